@@ -85,7 +85,7 @@ fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     let (at, is_reachable_from_outside) = (listener.address(), listener.is_reachable_from_outside());
     let ready = |_: &Peer| streams::report_address(at, is_reachable_from_outside, address);
-    one_server::serve_shared(opener, listener, None, stop_signal, ready, || {})
+    one_server::serve_shared(opener, listener, false, None, stop_signal, ready, || {})
 }
 
 /// Serves one client on a byte stream until it is gone.

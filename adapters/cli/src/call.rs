@@ -3,7 +3,6 @@
 use core::cell::{Cell, RefCell};
 
 use clap::Args;
-use mcp_proto::EntryKind;
 use mcp_proto::model::CallToolParams;
 
 use crate::answer::AnswerArgs;
@@ -45,11 +44,13 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
     tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
     let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
+    let sent = RefCell::new(object.clone());
     let command = RequestCommand::<CallToolParams<'_>> {
         noun: "a tool",
         show: results::format_tool_result,
-        hint: &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
+        hint: &|client| tool_arguments::advice(client, tool, &sent.borrow()),
     };
+    let advice = RefCell::new(None);
     let mismatch = RefCell::new(None);
     let is_failure = Cell::new(false);
     let result = request::run(
@@ -61,10 +62,18 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
                 let of = format!("tool `{tool}`");
                 tool_arguments::merge(&of, &args.arguments, &object, schemas.input.as_ref())?
             };
+            sent.replace(arguments.clone());
             let result = session.client.call_tool_raw(tool, &arguments, options, on_progress);
             let result = result.map_err(|error| schemas.explain(error))?;
             mismatch.replace(schemas.describe_mismatch(tool, &result));
             is_failure.set(request::reports_failure(&result));
+            if is_failure.get() {
+                advice.replace(tool_arguments::advice(&mut session.client, tool, &arguments));
+            } else if let Some(schema) = &schemas.input {
+                // Many servers ignore arguments that they do not know.
+                let note = tool_arguments::argument_advice(tool, schema, &arguments);
+                note.iter().for_each(|note| session::print_note(note));
+            }
             Ok(result)
         },
         &command,
@@ -72,9 +81,12 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
     if let Some(mismatch) = mismatch.take() {
         session::print_note(&mismatch);
     }
-    // A tool failure makes the command fail too.
-    let outcome = result.and_then(|()| match is_failure.get() {
-        true => Err(CommandFailure::failed("the tool reports an error").after_result()),
+    let outcome = result.and_then(|_| match is_failure.get() {
+        // A tool failure makes the command fail too.
+        true => {
+            let failure = CommandFailure::failed("the tool reports an error").after_result();
+            Err(advice.take().into_iter().fold(failure, CommandFailure::with_hint))
+        }
         false => Ok(()),
     });
     outcome.map_err(|failure| match misplaced_hint(args) {

@@ -4,7 +4,7 @@
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::CommandFailure;
-use crate::features::{self, Feature, Needs};
+use crate::features;
 use crate::stop;
 use crate::{
     bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
@@ -96,65 +96,12 @@ impl Command {
         }
     }
 
-    /// Checks that this program has all that the command line asks for.
-    ///
-    /// # Errors
-    ///
-    /// Returns a usage error that names the first missing feature.
-    fn check_features(&self) -> Result<(), CommandFailure> {
-        let mut needs = Needs::default();
-        match self {
-            Self::Inspect(args) => needs.target(&args.target),
-            Self::Call(args) => needs.target(&args.request_args.target),
-            Self::Shell(args) => needs.target(&args.request_args.target),
-            Self::Read(args) => needs.target(&args.request_args.target),
-            Self::Prompt(args) => needs.target(&args.request_args.target),
-            Self::Complete(args) => needs.target(&args.request_args.target),
-            Self::Listen(args) => needs.target(&args.target),
-            Self::Events(command) => {
-                needs.add(Feature::Events, "events");
-                if let Some(target) = command.target() {
-                    needs.target(target);
-                }
-            }
-            Self::Skills(command) => needs.target(command.target()),
-            Self::Generate(command) => needs.target(command.target()),
-            Self::Pin(args) => needs.target(&args.target),
-            Self::Verify(args) => needs.target(&args.target),
-            Self::Ping(args) => needs.target(&args.target),
-            Self::Bench(args) => needs.target(&args.target),
-            Self::Test(args) => needs.target(&args.target),
-            Self::Check(_) => needs.add(Feature::Check, "check"),
-            Self::Doctor(args) => needs.authorization(&args.authorization),
-            Self::Login(_) => needs.add(Feature::Auth, "login"),
-            Self::Logout(_) => needs.add(Feature::Auth, "logout"),
-            Self::Whoami(_) => needs.add(Feature::Auth, "whoami"),
-            Self::Serve(args) => args.add_needs(&mut needs),
-            Self::Bridge(args) => args.add_needs(&mut needs),
-            Self::Gateway(args) => args.add_needs(&mut needs),
-            Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Connect(args) => needs.authorization(&args.authorization),
-            Self::Tap(_)
-            | Self::Replay(_)
-            | Self::Shrink(_)
-            | Self::Trace(_)
-            | Self::Connections(_)
-            | Self::Disconnect(_)
-            | Self::KeepConnections(_)
-            | Self::Mcp(_)
-            | Self::Schema(_)
-            | Self::Completions(_) => {}
-        }
-        needs.check()
-    }
-
     /// Runs the command.
     ///
     /// # Errors
     ///
-    /// Fails if the command does, or if it needs a feature that is missing.
+    /// Fails if the command does.
     pub(crate) fn run(self) -> Result<(), CommandFailure> {
-        self.check_features()?;
         if !self.ends_by_itself() {
             stop::end_servers_on_signal();
         }
@@ -164,7 +111,7 @@ impl Command {
             Self::Call(args) => call::run(&args),
             Self::Shell(args) => shell::run(&args),
             #[cfg(feature = "check")]
-            Self::Check(args) => check::run(&args),
+            Self::Check(args) => check::run(&args, connect::server_of),
             Self::Doctor(args) => doctor::run(args),
             Self::Read(args) => read::run(&args),
             Self::Prompt(args) => prompt::run(&args),
@@ -200,9 +147,9 @@ impl Command {
             Self::Demo(args) => demo::run(&args),
             Self::Schema(args) => schemas::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
-            // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
+            // The check of features has refused them. Without `auth` there is no `check` either.
             #[cfg(not(all(feature = "check", feature = "events")))]
-            other => other.check_features(),
+            _ => Ok(()),
         }
     }
 }
@@ -229,7 +176,8 @@ Exit codes:
   0  success
   1  the operation failed: an error response, a tool that reports an error,
      a failed step
-  2  the command line is invalid
+  2  the command line is invalid, or names a file or a connection @NAME that
+     is not there
   3  no connection: the program does not start, is not an MCP server, speaks
      other revisions, or died
   4  no answer in time
@@ -299,6 +247,61 @@ mod tests {
             assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
         }
     }
+
+    /// Each command that a text of this program names in quotes, with words in place of what is put into it.
+    #[test]
+    fn tips_are_command_lines_that_are_possible() {
+        let (mut folders, mut tips) = (vec![std::path::PathBuf::from("src")], 0);
+        while let Some(folder) = folders.pop() {
+            for file in std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path())
+            {
+                if file.is_dir() {
+                    folders.push(file);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&file).expect("a file");
+                let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let text: String =
+                    lines.map(|line| line.trim().trim_end_matches('\\').to_owned() + " ").collect();
+                let texts = text.split("#[cfg(test)]").next().unwrap_or_default().split('`');
+                for quoted in texts.filter(|quoted| quoted.starts_with("mcp-probe ")) {
+                    check_tip(quoted, &file);
+                    tips += 1;
+                }
+            }
+        }
+        assert!(tips >= 35, "{tips}");
+    }
+
+    fn check_tip(quoted: &str, file: &std::path::Path) {
+        // Options and commands of another one, which need a server of their own.
+        let mut line = String::new();
+        for (index, part) in quoted.split(['{', '}']).enumerate() {
+            line.push_str(match (index % 2, part) {
+                (0, part) => part,
+                (_, "options") => "",
+                (_, "url" | "shown" | "") => "http://h/",
+                _ => "word",
+            });
+        }
+        let line = line.replace(" …", "").replace("URL", "http://h/");
+        let line = line.replace("--engine http://h/", "--engine server");
+        let words = split(line.split_whitespace().collect::<Vec<_>>().join(" ").as_str());
+        // A name of a command, of which a sentence tells something, is a path to its definition.
+        let is_any = words.get(1).is_some_and(|name| name == "word");
+        if is_any || matches!(&words[1..], [name] if MENTIONED.iter().any(|mentioned| name == mentioned)) {
+            return;
+        }
+        let parse = |words: Vec<OsString>| Cli::try_parse_from(words::with_server(words.into_iter()));
+        if let Err(error) = parse(words) {
+            let kind = error.kind();
+            let is_help = matches!(kind, clap::error::ErrorKind::DisplayHelp);
+            assert!(is_help, "{}: `{quoted}`: {error}", file.display());
+        }
+    }
+
+    /// Commands that texts speak of by their names alone.
+    const MENTIONED: [&str; 3] = ["call", "mcp", "tap"];
 
     /// A longer line is broken anywhere, which spoils examples.
     #[test]

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<(), CommandFailure> {
     let start: request::StartRequest<'_> = &|session, options, on_progress| {
         Ok(session.client.request(CompleteParams::METHOD, &params, options, on_progress)?)
     };
-    request::run(&args.request_args, None, start, &command)
+    request::run(&args.request_args, None, start, &command).map(drop)
 }
 
 /// Returns a hint: the prompts or templates that exist, or the arguments of a prompt that does exist.

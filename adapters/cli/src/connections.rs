@@ -20,7 +20,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the address of the connection that `@NAME` names.
+/// Returns the address of a connection of this name, which need not be there.
 ///
 /// # Errors
 ///

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::content;
 use crate::escape;
+use crate::output;
 use crate::paint::Paint;
 use crate::schema::{self, SchemaMember};
 
@@ -83,7 +84,7 @@ fn push_heading(
         out.push_str(&format!("  {}", paint.dim(escape::line(text))));
     }
     out.push('\n');
-    for line in description.into_iter().flat_map(str::lines) {
+    for line in output::wrap(description.unwrap_or_default(), 6).lines() {
         out.push_str(format!("      {}", escape::line(line)).trim_end());
         out.push('\n');
     }
@@ -132,6 +133,9 @@ fn push_table(out: &mut String, what: &str, members: &[SchemaMember], paint: Pai
     let (names, kinds) = (width(0), width(1));
     for (index, [name, kind, description]) in shown.iter().enumerate() {
         let what = paint.dim(format!("{:8}", if index == 0 { what } else { "" }));
+        // Below the first line of the description.
+        let indent = 6 + 8 + 1 + names + 2 + kinds + 2;
+        let description = output::wrap(description, indent).replace('\n', &format!("\n{:indent$}", ""));
         let kind =
             if description.is_empty() { format!("{kind}") } else { format!("{kind:kinds$}  {description}") };
         out.push_str(&format!("      {what} {}  {kind}\n", paint.good(format!("{name:names$}"))));

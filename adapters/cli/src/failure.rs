@@ -7,16 +7,19 @@ use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
 use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
+use mcp_std::process::{SpawnError, SpawnErrorKind};
 use serde::Serialize;
 
 use crate::args;
 use crate::authorization;
+use crate::connections;
 use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
 use crate::secrets::masked;
 use crate::session;
+use crate::start_fault::{HOME_HINT, StartFault};
 use crate::stop;
 use crate::tls_causes;
 
@@ -131,6 +134,12 @@ impl CommandFailure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message).with_hint("see `mcp-probe --help`")
+    }
+
+    /// Creates the failure for a connection that nobody keeps.
+    pub(crate) fn missing_connection(name: &str) -> Self {
+        let (message, hint) = connections::describe_missing(name);
+        Self::usage(message).with_hint(hint)
     }
 
     /// Creates the failure of an invalid command line.
@@ -285,13 +294,29 @@ impl CommandFailure {
         self
     }
 
+    /// Creates the failure of a program that does not start.
+    pub(crate) fn from_spawn_error(error: &SpawnError) -> Self {
+        let StartFault { why, fix, first_word, .. } = StartFault::of(error);
+        let failure = Self::new(Exit::Connection, error.to_string());
+        match (error.kind(), first_word) {
+            // It says all that is known.
+            (SpawnErrorKind::Other | SpawnErrorKind::Refused | SpawnErrorKind::UnsafeArgument, _) => failure,
+            (SpawnErrorKind::Directory, _) if failure.message.contains("directory \"~") => {
+                failure.with_hint(HOME_HINT)
+            }
+            (SpawnErrorKind::Directory, _) => failure,
+            (_, Some(first)) => failure.renamed(error.program(), &first).with_hint(format!("{why}: {fix}")),
+            (_, None) => failure.with_hint(format!("{why}: {fix}")),
+        }
+    }
+
     /// Creates a failure from an error of a client.
     pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
         if let Some(failure) = authorization::failure(error, "URL") {
             return failure;
         }
         match error {
-            Error::Spawn(error) => Self::new(Exit::Connection, error.to_string()),
+            Error::Spawn(error) => Self::from_spawn_error(error),
             Error::Io(error) => {
                 Self::new(Exit::Connection, format!("the stream to the server failed: {error}"))
             }

@@ -1,6 +1,9 @@
 //! Parts of the program that features of the package leave out, and what a command line needs of them.
 
-use crate::args::{AuthorizationArgs, ProtectionArgs, Runtime, ServeHttpArgs, TargetArgs};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+use crate::args::Runtime;
 use crate::failure::CommandFailure;
 
 /// A feature of the package.
@@ -57,56 +60,41 @@ pub(crate) fn describe_missing() -> Option<String> {
     })
 }
 
-/// The features that a command line needs, each with the command or option that needs it.
-#[derive(Default)]
-pub(crate) struct Needs(Vec<(Feature, &'static str)>);
-
-impl Needs {
-    /// Adds a feature, and the command or option that needs it.
-    pub(crate) fn add(&mut self, feature: Feature, what: &'static str) {
-        self.0.push((feature, what));
+/// Checks that this program has all that a command line asks for, by the definition of its command and the options that are given.
+///
+/// # Errors
+///
+/// Returns a usage error that names the first command or option whose feature is missing.
+pub(crate) fn check(definition: &Command, matches: &ArgMatches) -> Result<(), CommandFailure> {
+    let of_command = match definition.get_name() {
+        "check" => Some(Feature::Check),
+        "events" => Some(Feature::Events),
+        "login" | "logout" | "whoami" => Some(Feature::Auth),
+        _ => None,
+    };
+    if let Some(feature) = of_command.filter(|feature| !feature.is_enabled()) {
+        return Err(feature.missing(definition.get_name()));
     }
-
-    /// Adds what the options of a connection to a server need. Those below do the same for other groups of options.
-    pub(crate) fn target(&mut self, args: &TargetArgs) {
-        self.runtime(args.runtime);
-        self.authorization(&args.authorization);
-    }
-
-    pub(crate) fn protection(&mut self, args: &ProtectionArgs) {
-        if args.issuer.is_some() {
-            self.add(Feature::Auth, "--protect");
+    for option in definition.get_arguments() {
+        let long = option.get_long().unwrap_or_default();
+        let feature = match long {
+            "tls-cert" | "tls-key" => Feature::Tls,
+            "protect" => Feature::Auth,
+            "runtime" => Feature::Runtimes,
+            _ if option.get_help_heading() == Some("Authorization") => Feature::Auth,
+            _ => continue,
+        };
+        let id = option.get_id().as_str();
+        let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let is_usual =
+            matches!(matches.try_get_one::<Runtime>(id), Ok(Some(Runtime::Blocking))) && long == "runtime";
+        if is_given && !is_usual && !feature.is_enabled() {
+            return Err(feature.missing(&format!("--{long}")));
         }
     }
-
-    pub(crate) fn runtime(&mut self, runtime: Runtime) {
-        if runtime != Runtime::Blocking {
-            self.add(Feature::Runtimes, "--runtime");
-        }
-    }
-
-    pub(crate) fn http(&mut self, args: &ServeHttpArgs) {
-        let given = [(args.tls_cert.is_some(), "--tls-cert"), (args.tls_key.is_some(), "--tls-key")];
-        for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
-            self.add(Feature::Tls, option);
-        }
-    }
-
-    pub(crate) fn authorization(&mut self, args: &AuthorizationArgs) {
-        if let Some(option) = args.given() {
-            self.add(Feature::Auth, option);
-        }
-    }
-
-    /// Checks that this program has all features.
-    ///
-    /// # Errors
-    ///
-    /// Returns a usage error that names the first missing one.
-    pub(crate) fn check(self) -> Result<(), CommandFailure> {
-        let missing = self.0.into_iter().find(|(feature, _)| !feature.is_enabled());
-        missing.map_or(Ok(()), |(feature, what)| Err(feature.missing(what)))
-    }
+    let inner =
+        matches.subcommand().and_then(|(name, inner)| Some((definition.find_subcommand(name)?, inner)));
+    inner.map_or(Ok(()), |(definition, inner)| check(definition, inner))
 }
 
 /// Hint for whatever needs a feature that is missing.

@@ -85,6 +85,7 @@ mod server;
 mod session;
 mod shell;
 mod skills;
+mod start_fault;
 mod stop;
 mod suite;
 mod tap;
@@ -121,9 +122,9 @@ pub fn main() -> ExitCode {
     let matches = Cli::command().try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))?;
-        Ok((cli.command, words::asks_for_json(&matches)))
+        Ok((cli.command, words::asks_for_json(&matches), features::check(&Cli::command(), &matches)))
     });
-    let (command, is_json) = match parsed {
+    let (command, is_json, checked) = match parsed {
         Ok(parsed) => parsed,
         Err(mut error) => {
             words::add_server_tips(&mut error, &words);
@@ -134,7 +135,7 @@ pub fn main() -> ExitCode {
             error.exit()
         }
     };
-    match command.run() {
+    match checked.and_then(|()| command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if is_json {

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use mcp_proto::RawJson;
 use serde::Serialize;
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices};
 use terminal_size::{Width, terminal_size};
 
 use crate::escape;
@@ -61,14 +62,23 @@ fn handle_unread() {
 ///
 /// Fails if stdout cannot be written to.
 pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints bytes, as [`print()`] does. Those that are no text are not for a terminal.
+///
+/// # Errors
+///
+/// See [`print()`].
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     stop::park_if_ending();
     let mut written = Ok(());
     let mut write = || {
         let mut stdout = io::stdout().lock();
-        written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     };
     match io::stdout().is_terminal() {
-        true => screen::print(write, text),
+        true => screen::print(write, &String::from_utf8_lossy(bytes)),
         false => write(),
     }
     match written {
@@ -114,7 +124,37 @@ pub(crate) fn pad_label(text: &str) -> String {
     format!("{text:LABEL_WIDTH$}")
 }
 
-const LABEL_WIDTH: usize = 13;
+pub(crate) const LABEL_WIDTH: usize = 13;
+
+/// Breaks lines that are too long for the terminal, if they go to one (or if `COLUMNS` says how long they may be). Each has `indent`
+/// columns before it.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    if !io::stdout().is_terminal() && env::var_os("COLUMNS").is_none() {
+        return text.to_owned();
+    }
+    let width = terminal_width().saturating_sub(indent).max(MIN_TEXT_WIDTH);
+    let lines = text.lines().map(|line| wrapped_line(line, width));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks a line at spaces. A word that is longer than that stays whole, so that it can be copied.
+pub(crate) fn wrapped_line(line: &str, width: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for (index, word) in line.split(' ').enumerate() {
+        let length = word.chars().count();
+        let breaks = column > 0 && column + 1 + length > width;
+        if index > 0 {
+            out.push(if breaks { '\n' } else { ' ' });
+            column = if breaks { 0 } else { column + 1 };
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+/// Fewest columns of a text, on however narrow a terminal.
+const MIN_TEXT_WIDTH: usize = 30;
 
 /// Formats a number of things: `1 file`, `2 files`.
 pub(crate) fn count(n: usize, thing: &str) -> String {
@@ -129,6 +169,27 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
     names.join(", ")
 }
+
+/// Returns the name that is most like a text, if one is like it.
+pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = |text: &str| text.to_lowercase().chars().take(MAX_COMPARED).collect::<Vec<_>>();
+    let text = letters(text);
+    let likeness = |name: &str| {
+        let name = letters(name);
+        let changes = capture_diff_slices(Algorithm::Myers, &text, &name);
+        let equal = |op: &DiffOp| if op.tag() == DiffTag::Equal { op.new_range().len() } else { 0 };
+        200 * changes.iter().map(equal).sum::<usize>() / (text.len() + name.len()).max(1)
+    };
+    let rated = names.take(MAX_RATED).map(|name| (likeness(name), name));
+    let near = rated.filter(|(likeness, _)| *likeness >= MIN_LIKENESS);
+    near.max_by_key(|(likeness, _)| *likeness).map(|(_, name)| name)
+}
+
+/// Maximum number of names that are compared with a wrong one, and of their letters.
+const MAX_RATED: usize = 1_000;
+const MAX_COMPARED: usize = 64;
+/// Percentage of letters that two names have to have in common, in the same order.
+const MIN_LIKENESS: usize = 60;
 
 /// Maximum number of names in a message. Further ones are left out.
 pub(crate) const MAX_NAMES_SHOWN: usize = 20;

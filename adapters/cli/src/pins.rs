@@ -25,16 +25,19 @@ use crate::session::ClientSession;
 #[command(after_help = PIN_HELP, after_long_help = PIN_HELP)]
 #[command(override_usage = usage!("mcp-probe pin [OPTIONS]"))]
 pub(crate) struct PinArgs {
-    /// Writes the lock file here instead of to stdout.
+    /// Writes the lock file here instead of to stdout. It must not exist.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replaces a lock file that exists.
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
 /// Tells what has changed since a server was pinned.
 ///
-/// Prints a line for each difference. The exit code is 1 if there is one.
+/// Prints a line for each difference, and below it what was pinned (-) and what is listed (+). The exit code is 1 if there is one.
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
 #[command(override_usage = usage!("mcp-probe verify [OPTIONS] <LOCKFILE>"))]
@@ -45,7 +48,7 @@ pub(crate) struct VerifyArgs {
     /// Prints one JSON object instead.
     ///
     /// Its members: pinned and listed (the digests of everything), findings (kind, name, change, message, and from or
-    /// differences).
+    /// differences: pointer, kind, pinned, listed).
     #[arg(long)]
     pub(crate) json: bool,
     /// Prints a report in SARIF 2.1.0 instead, for the tools of code hosts.
@@ -56,6 +59,12 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
+    if let Some(path) = args.output.as_ref().filter(|path| !args.overwrite && path.exists()) {
+        let lock = escape::shell_word(&path.to_string_lossy());
+        return Err(CommandFailure::usage(format!("the lock file {} exists", path.display())).with_hint(
+            format!("`mcp-probe verify {lock}` tells what has changed; --overwrite replaces the file"),
+        ));
+    }
     let mut session = ClientSession::open(&args.target, None)?;
     let pins = session.client.read_pins().map_err(|error| session.failure(&error));
     session.close();
@@ -85,10 +94,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
     session.close();
     let listed = listed?;
     let findings = pinned.compare(&listed);
+    let locks = [&pinned, &listed].map(|pins| serde_json::to_value(pins).unwrap_or_default());
     if args.sarif {
         print_value(&sarif_report(&findings, &args.lock))?;
     } else if args.json {
-        let findings: Vec<Value> = findings.iter().map(describe).collect();
+        let findings: Vec<Value> = findings.iter().map(|finding| describe(finding, &locks)).collect();
         let digests = (pinned.digest().to_string(), listed.digest().to_string());
         print_value(&json!({ "pinned": digests.0, "listed": digests.1, "findings": findings }))?;
     } else {
@@ -96,6 +106,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
         let mut out = String::new();
         for finding in &findings {
             out.push_str(&format!("{}\n", escape::line(&finding.to_string())));
+            let pointers: Vec<_> = match &finding.change {
+                Change::Changed(all) if !all.is_empty() => all.iter().map(|one| &*one.pointer).collect(),
+                Change::Changed(_) | Change::Added => vec![""],
+                _ => Vec::new(),
+            };
+            for pointer in pointers {
+                let [before, after] = values(&locks, finding, pointer);
+                out.extend([format_value('-', before), format_value('+', after)]);
+            }
         }
         if findings.is_empty() {
             out.push_str(&format!("{}\n", paint.dim("everything is as it was pinned")));
@@ -111,6 +130,25 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
     ));
     Err(failure.after_result())
 }
+
+/// Returns the value at a place of an entry, as it is in each of two lock files.
+fn values<'v>(locks: &'v [Value; 2], finding: &Finding, pointer: &str) -> [Option<&'v Value>; 2] {
+    locks.each_ref().map(|lock| match finding.kind {
+        Some(kind) => lock[kind.list_member()].get(&finding.name)?.get("definition")?.pointer(pointer),
+        None => lock.get("instructions"),
+    })
+}
+
+/// Formats a value of a finding in short, as it was pinned (-) or as it is listed (+).
+fn format_value(sign: char, value: Option<&Value>) -> String {
+    let Some(text) = value.map(Value::to_string) else { return String::new() };
+    let more = if text.chars().count() > MAX_VALUE_CHARS { " …" } else { "" };
+    let short: String = text.chars().take(MAX_VALUE_CHARS).collect();
+    format!("  {sign} {}{more}\n", escape::line(&short))
+}
+
+/// Maximum number of characters shown of a value.
+const MAX_VALUE_CHARS: usize = 2_000;
 
 fn read_lock(path: &Path) -> Result<Pins, CommandFailure> {
     let wrong = |error: &dyn core::fmt::Display| {
@@ -131,7 +169,7 @@ const fn change_name(change: &Change) -> &'static str {
     }
 }
 
-fn describe(finding: &Finding) -> Value {
+fn describe(finding: &Finding, locks: &[Value; 2]) -> Value {
     let kind = finding.kind.map_or_else(|| "instructions".into(), |kind| kind.to_string());
     let mut described = json!({
         "kind": kind, "name": finding.name, "change": change_name(&finding.change), "message": finding.to_string(),
@@ -148,7 +186,8 @@ fn describe(finding: &Finding) -> Value {
                     DifferenceKind::Narrower => "narrower",
                     _ => "changed",
                 };
-                json!({ "pointer": difference.pointer, "kind": kind })
+                let [pinned, listed] = values(locks, finding, &difference.pointer);
+                json!({ "pointer": difference.pointer, "kind": kind, "pinned": pinned, "listed": listed })
             });
             described["differences"] = differences.collect();
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
     let start: request::StartRequest<'_> = &|session, options, on_progress| {
         Ok(session.client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
     };
-    request::run(&args.request_args, Some(&args.answer_args), start, &command)
+    request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }
 
 /// Returns the arguments: members of `--args`, then words, which replace members with the same name.

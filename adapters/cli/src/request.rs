@@ -12,7 +12,7 @@ use crate::answer::{self, AnswerArgs};
 use crate::args::RequestArgs;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{MAX_NAMES_SHOWN, join_names, print, print_json};
+use crate::output::{MAX_NAMES_SHOWN, join_names, nearest, print, print_json};
 use crate::paint::Paint;
 use crate::progress::ProgressDisplay;
 use crate::session::{ClientSession, print_note};
@@ -54,7 +54,7 @@ impl From<CommandFailure> for StartError {
     }
 }
 
-/// Connects to the server, sends the request and prints the result.
+/// Connects to the server, sends the request and prints the result. Returns it, if it could be read.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub(crate) fn run<R: RequestParams>(
     answer_args: Option<&AnswerArgs>,
     start: StartRequest<'_>,
     command: &RequestCommand<'_, R>,
-) -> Result<(), CommandFailure> {
+) -> Result<Option<R::Result>, CommandFailure> {
     let mut session = ClientSession::open(&request_args.target, answer_args)?;
     session.failure_context.total_timeout = request_args.total;
     let mut options = CallOptions::new().with_progress();
@@ -88,10 +88,10 @@ pub(crate) fn run<R: RequestParams>(
                 print_result(command.noun, &result)?;
             }
             has_result = true;
-            match read.filter(|_| !request_args.json) {
-                Some(read) => print(&(command.show)(&read, Paint::for_stdout())),
-                None => Ok(()),
+            if let Some(read) = read.as_ref().filter(|_| !request_args.json) {
+                print(&(command.show)(read, Paint::for_stdout()))?;
             }
+            Ok(read)
         });
     let unanswered = session.unanswered.failure();
     // The result is printed before the server gets its time to end.
@@ -206,8 +206,10 @@ pub(crate) fn alternatives(
     if names.is_empty() {
         return Some(format!("the server's list of {what}s is empty"));
     }
+    let near = nearest(asked, names.iter().map(AsRef::as_ref));
+    let near = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
     let names = join_names(names.iter().map(AsRef::as_ref));
-    Some(format!("there is no {what} `{asked}` in the server's list; there are: {names}"))
+    Some(format!("there is no {what} `{asked}` in the server's list{near}; there are: {names}"))
 }
 
 /// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.

@@ -22,7 +22,7 @@ use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
 use crate::args::{StderrChoice, TargetArgs};
-use crate::authorization::{self, Authorizer};
+use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
 use crate::deviations::Deviations;
@@ -106,8 +106,14 @@ impl ClientSession {
                 let config = client_config((versions, draft), target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
                 let config = target.connection.keep_alive(role(&config));
-                let parts = (&server, authorizer.as_ref(), &deviations);
-                Self::connect(target, answer_args, parts, config, failure_context)
+                let spec = ServerSpec {
+                    server: &server,
+                    stderr: target.stderr,
+                    tap_heads: target.trace,
+                    authorizer: authorizer.as_ref(),
+                    memory: memory.as_ref(),
+                };
+                Self::connect(target, answer_args, (&server, &spec, &deviations), config, failure_context)
             },
         )?;
         let mut session = opened
@@ -132,7 +138,7 @@ impl ClientSession {
     fn connect(
         target: &TargetArgs,
         answer_args: Option<&AnswerArgs>,
-        (server, authorizer, deviations): (&Rc<Server>, Option<&Authorizer>, &Deviations),
+        (server, spec, deviations): (&Rc<Server>, &ServerSpec<'_>, &Deviations),
         mut config: Config,
         failure_context: FailureContext,
     ) -> Result<Result<Self, Error>, CommandFailure> {
@@ -173,8 +179,7 @@ impl ClientSession {
             changes: changes.clone(),
             progress: progress.clone(),
         };
-        let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace, authorizer };
-        let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
+        let client = Client::open(target.runtime, spec, config, handler, SHUTDOWN_TIMEOUTS)?;
         Ok(client.map(|client| {
             let (server, deviations) = (Rc::clone(server), deviations.clone());
             Self {

@@ -11,8 +11,11 @@ use serde_json::Value;
 use crate::args::values::{ArgumentValue, JsonSource, NamedArgument};
 use crate::args::{AuthorizationArgs, json_object};
 use crate::authorization;
+use crate::client::Client;
 use crate::failure::CommandFailure;
 use crate::ordered;
+use crate::output::{MAX_NAMES_SHOWN, join_names, nearest};
+use crate::request;
 use crate::schema;
 use crate::session::ClientSession;
 
@@ -85,6 +88,40 @@ impl ToolSchemas {
         let _ = &self.entry;
         None
     }
+}
+
+/// Returns what is wrong with a call by the list of the server, whatever the server says of it: there is no such tool, or its schema has
+/// other arguments.
+pub(crate) fn advice(client: &mut Client, tool: &str, arguments: &RawJson) -> Option<String> {
+    let tools = client.list(EntryKind::Tool).ok()?;
+    let is_named =
+        |entry: &&RawJson| entry.member("name").is_some_and(|name| name.string().as_deref() == Some(tool));
+    match tools.iter().find(is_named) {
+        Some(entry) => argument_advice(tool, &entry.member("inputSchema")?, arguments),
+        None => request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
+    }
+}
+
+/// Returns which arguments of a call are not in the schema of the tool, if that has them all, and which are missing.
+pub(crate) fn argument_advice(tool: &str, schema: &RawJson, arguments: &RawJson) -> Option<String> {
+    let schema = schema::resolve_ref(schema, schema.clone());
+    let known =
+        schema.member("properties").map(|properties| ordered::members(&properties)).unwrap_or_default();
+    let required: Vec<String> =
+        schema.member("required").and_then(|names| names.parse().ok()).unwrap_or_default();
+    let given = ordered::members(arguments);
+    let has = |all: &[(String, RawJson)], name: &str| all.iter().any(|(other, _)| other == name);
+    let names = || known.iter().map(|(name, _)| name.as_str());
+    let is_open = ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf"].iter();
+    let is_open = is_open.filter_map(|word| schema.member(word)).any(|value| value.as_str() != "false");
+    let unknown = given.iter().filter(|(name, _)| !is_open && !has(&known, name)).map(|(name, _)| {
+        let near = nearest(name, names()).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+        format!("has no argument `{name}`{near}")
+    });
+    let missing = required.iter().filter(|name| !has(&given, name)).map(|name| format!("needs `{name}`"));
+    let wrong: Vec<_> = unknown.chain(missing).take(MAX_NAMES_SHOWN).collect();
+    let takes = if known.is_empty() { "no arguments".into() } else { join_names(names()) };
+    (!wrong.is_empty()).then(|| format!("by its schema `{tool}` {}; it takes {takes}", wrong.join(", and ")))
 }
 
 /// Adds the arguments of the command line to an object, whose members with the same name they replace. `of` names what takes them.

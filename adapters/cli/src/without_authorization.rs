@@ -11,7 +11,7 @@ use crate::server::Server;
 /// What answers the challenges of a server: nothing does.
 pub(crate) enum Authorizer {}
 
-/// Returns `None`: the options are not given, which [`Needs::check()`](crate::features::Needs::check) has seen to.
+/// Returns `None`: the options are not given, which [`check`](crate::features::check) has seen to.
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
 pub(crate) const fn for_command(
     _: &AuthorizationArgs,

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, CommandFactory as _};
+use clap::{ArgMatches, CommandFactory as _, Parser as _};
 use mcp_std::io::StreamAddress;
 
 use crate::args::is_url;
 use crate::command::Cli;
 use crate::connections;
+use crate::escape;
 
 /// Moves a URL, the address of a socket or @NAME to the position of the server command, behind `--`.
 ///
@@ -99,32 +100,33 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
         && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
-/// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.
+/// Adds tips about the forms of a server to an error about a word that is neither a URL nor behind `--`: the same line with each form
+/// that the command takes.
 pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
-    let command = command(words);
-    let takes_server = !matches!(
-        command,
-        "" | "serve"
-            | "demo"
-            | "shrink"
-            | "trace"
-            | "connections"
-            | "disconnect"
-            | "schema"
-            | "mcp"
-            | "completions"
-            | "help"
-    );
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
-    if !takes_server || word.starts_with('-') || error.kind() != ErrorKind::UnknownArgument {
+    let at = words.iter().position(|other| *other == **word).filter(|at| *at > 1);
+    let Some(at) = at.filter(|_| !word.starts_with('-') && error.kind() == ErrorKind::UnknownArgument) else {
         return;
-    }
-    let tips = [
-        format!("a server over HTTP is given by its URL: mcp-probe {command} http://HOST:PORT/PATH"),
-        format!("a server on a socket is given by its address: mcp-probe {command} tcp://HOST:PORT"),
-        format!("a server on stdio is given by its command behind --: mcp-probe {command} -- {word}"),
+    };
+    let (before, behind) = words.split_at(at);
+    let line = |words: &[OsString]| {
+        let words = words.iter().map(|word| escape::shell_word(&word.to_string_lossy()));
+        format!("mcp-probe {}", words.skip(1).collect::<Vec<_>>().join(" "))
+    };
+    let forms = [
+        ("over HTTP is given by its URL", vec!["http://HOST:PORT/PATH".into()]),
+        ("on a socket is given by its address", vec!["tcp://HOST:PORT".into()]),
+        ("on stdio is given by its command behind --", [&["--".into()], behind].concat()),
     ];
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips.map(StyledStr::from).into()));
+    let tips = forms.into_iter().filter_map(|(what, form)| {
+        let line_words = [before, &form].concat();
+        Cli::try_parse_from(with_server(line_words.iter().cloned())).ok()?;
+        Some(StyledStr::from(format!("a server {what}: {}", line(&line_words))))
+    });
+    let tips: Vec<_> = tips.collect();
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
 }
 
 /// Adds a tip if an option that does not exist was taken for the name of a tool or a prompt, which may begin with `-`.

@@ -219,6 +219,7 @@ pub(crate) enum DpopChoice {
     Never,
 }
 
+#[cfg(feature = "auth")]
 impl LoginArgs {
     /// Returns the name of an option that is given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
@@ -233,6 +234,7 @@ impl LoginArgs {
     }
 }
 
+#[cfg(feature = "auth")]
 impl AuthorizationArgs {
     /// Returns the name of an option that is given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {

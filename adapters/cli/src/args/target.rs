@@ -23,8 +23,8 @@ pub(crate) struct ConnectionArgs {
     pub(crate) connect_timeout: Duration,
     /// Neither uses nor remembers the era of a server.
     ///
-    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about, one over HTTP a request. The
-    /// cache folder of the user remembers it for 7 days, until it reports another version, or until it fails.
+    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about, one that ends at them a second start, one over
+    /// HTTP a request. The cache folder of the user remembers it for 7 days, until it reports another version, or until it fails.
     #[arg(long)]
     pub(crate) no_cache: bool,
     /// Pings a silent legacy server in this interval.
@@ -201,7 +201,8 @@ pub(crate) enum Runtime {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StderrChoice {
-    /// Printed line by line on stderr, with control characters escaped.
+    /// Printed line by line on stderr, with control characters escaped. Lines before a revision is agreed on only if that takes 2 s more
+    /// or fails.
     #[default]
     Show,
     /// Inherited: the server writes to the terminal without escaping.

@@ -27,7 +27,8 @@ pub(crate) fn learn_challenges(
     let mut limits = config.effective_limits().clone();
     // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
     (limits.probe_timeout, limits.init_timeout) = (timeout, timeout);
-    let spec = ServerSpec { server, stderr: StderrChoice::Null, tap_heads: false, authorizer: None };
+    let spec =
+        ServerSpec { server, stderr: StderrChoice::Null, tap_heads: false, authorizer: None, memory: None };
     let context =
         FailureContext { timeout, connect_timeout: timeout, total_timeout: None, is_stderr_shown: true };
     let opened = Client::open(Runtime::Blocking, &spec, config.limits(limits), (), SHUTDOWN_TIMEOUTS)?;

@@ -16,7 +16,7 @@ use mcp_proto::RawJson;
 
 use crate::args::Runtime;
 use crate::client::Client;
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, Exit};
 use crate::output::count;
 use crate::session::{self, ClientSession};
 use crate::stop::StopSignal;
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
             Some(left) => format!("; calls that were not made: {left}"),
             None => String::new(),
         };
-        return Err(CommandFailure::failed(format!("{connections} ended early{calls}")).after_result());
+        let why = format!("{connections} ended early{calls}");
+        return Err(CommandFailure::new(Exit::Connection, why).after_result());
     }
     if !is_interrupted && made == 0 {
         return Err(CommandFailure::failed("no call was measured").after_result());

@@ -3,7 +3,6 @@
 use clap::Args;
 
 use crate::args::{AuthorizationArgs, ProxyArgs, Runtime, ServerArgs, usage};
-use crate::features::Needs;
 
 /// Bridges stdio, sockets, serial lines and HTTP, or the eras of the protocol.
 ///
@@ -30,15 +29,6 @@ pub(crate) struct BridgeArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) authorization: AuthorizationArgs,
-}
-
-impl BridgeArgs {
-    /// Adds the features that the options need.
-    pub(crate) fn add_needs(&self, needs: &mut Needs) {
-        needs.runtime(self.runtime);
-        needs.http(&self.proxy.http);
-        needs.authorization(&self.authorization);
-    }
 }
 
 const HELP: &str = "\

@@ -40,6 +40,7 @@ use mcp_proto::{Era, Fault, Version};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
+use crate::args::connection;
 use crate::exchange::HttpTarget;
 use crate::failure::{
     BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds, unreachable_hint,
@@ -47,6 +48,7 @@ use crate::failure::{
 use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
+use crate::session::print_note;
 pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use handshake::HandshakeOutcome;
@@ -55,12 +57,25 @@ use profile::Profile;
 use report::CheckReport;
 use rules::Severity;
 
-pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
+/// Checks a server. `server_of` finds that of a connection that is kept.
+pub(crate) fn run(
+    args: &CheckArgs,
+    server_of: impl FnOnce(&str) -> Result<Server, CommandFailure>,
+) -> Result<(), CommandFailure> {
     if args.rules {
         return report::print_rules(args.profile, args.json);
     }
     let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-    let server = Server::from_args(&args.server)?;
+    let mut server = Server::from_args(&args.server)?;
+    let kept = connection(&args.server.place.command);
+    if let Some(name) = kept.filter(|_| matches!(server, Server::Stream(_))) {
+        // What keeps a connection answers for itself.
+        server = server_of(name)?;
+        print_note(&format!(
+            "{} is checked in connections of its own, not in @{name}",
+            server.display_name()
+        ));
+    }
     if args.profile == Profile::Hosted && !matches!(server, Server::Remote(_)) {
         let why = "--profile hosted is for servers over HTTP";
         return Err(CommandFailure::usage(why).with_hint("give the URL by which clients reach the server"));

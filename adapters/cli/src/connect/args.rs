@@ -67,7 +67,7 @@ pub(crate) struct DisconnectArgs {
     pub(crate) all: bool,
     /// Prints one JSON object instead.
     ///
-    /// Its member: ended (names of the connections that have ended). If there is none of a name, the exit code is 3; the object
+    /// Its member: ended (names of the connections that have ended). If there is none of a name, the exit code is 2; the object
     /// is printed all the same if others have ended, and one with the member error if none has.
     #[arg(long)]
     pub(crate) json: bool,

@@ -23,6 +23,8 @@ pub(super) enum Request {
         wanted: String,
     },
     List,
+    /// Asks for the server of this connection.
+    Server(String),
     /// Ends these connections, or all.
     Disconnect(Option<Vec<String>>),
 }
@@ -50,6 +52,8 @@ pub(super) enum Answer {
         version: String,
         connections: Vec<Summary>,
     },
+    /// [`Wanted`] as text.
+    Server(String),
     /// Names of connections that have ended.
     Disconnected(Vec<String>),
     Failed(Failure),

@@ -141,9 +141,25 @@ pub(crate) fn disconnect(args: DisconnectArgs) -> Result<(), CommandFailure> {
         }
     }
     let Some(name) = missing else { return Ok(()) };
-    let (message, hint) = connections::describe_missing(name);
-    let failure = CommandFailure::new(Exit::Connection, message).with_hint(hint);
+    let failure = CommandFailure::missing_connection(name);
     Err(if has_result { failure.after_result() } else { failure })
+}
+
+/// Returns the server of a connection, for a command that needs connections of its own to it.
+///
+/// # Errors
+///
+/// Fails if there is no connection of this name.
+#[cfg(feature = "check")]
+pub(crate) fn server_of(name: &str) -> Result<Server, CommandFailure> {
+    match ask(&Request::Server(name.to_owned()), false, ANSWER_TIMEOUT)? {
+        None => Err(CommandFailure::missing_connection(name)),
+        Some(Answer::Server(wanted)) => {
+            serde_json::from_str(&wanted).map(|wanted: Wanted| wanted.server).map_err(|_| other_version())
+        }
+        Some(Answer::Failed(failure)) => Err(failure.into()),
+        Some(_) => Err(other_version()),
+    }
 }
 
 /// Replaces all that depends on the environment and the working directory of this process.

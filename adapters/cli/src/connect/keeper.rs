@@ -185,6 +185,10 @@ impl Keeper {
                 Ok(ended) => Answer::Disconnected(ended),
                 Err(failure) => Answer::Failed(Failure::from(&failure)),
             },
+            Ok(Some(Request::Server(name))) => match self.lock().connections.get(&name) {
+                Some(kept) => Answer::Server(kept.wanted.clone()),
+                None => Answer::Failed(Failure::from(&CommandFailure::missing_connection(&name))),
+            },
             Ok(Some(Request::Connect { version, wanted })) => match self.connect(&version, &wanted) {
                 Ok(summary) => Answer::Connected(summary),
                 Err(failure) => Answer::Failed(Failure::from(&failure)),
@@ -265,7 +269,7 @@ impl Keeper {
         }
         if state.connections.len() >= MAX_CONNECTIONS {
             return Err(CommandFailure::failed(format!("there are {MAX_CONNECTIONS} connections already"))
-                .with_hint("`mcp-probe disconnect` ends one"));
+                .with_hint("`mcp-probe disconnect NAME` ends one"));
         }
         let kept = Kept {
             wanted: text.to_owned(),
@@ -360,7 +364,7 @@ impl Place {
                 kept.phase = Phase::Ending;
             }
         };
-        one_server::serve_shared(&opener, listener, idle, signal, ready, ending)
+        one_server::serve_shared(&opener, listener, true, idle, signal, ready, ending)
     }
 
     /// Notes that the server is connected.

@@ -11,6 +11,8 @@ mod keeper;
 mod process;
 
 pub(crate) use args::{ConnectArgs, ConnectionsArgs, DisconnectArgs, KeepArgs};
+#[cfg(all(unix, feature = "check"))]
+pub(crate) use foreground::server_of;
 #[cfg(unix)]
 pub(crate) use foreground::{connect, disconnect, list};
 #[cfg(unix)]
@@ -20,6 +22,8 @@ pub(crate) use keeper::run as keep;
 mod elsewhere {
     use super::{ConnectArgs, ConnectionsArgs, DisconnectArgs};
     use crate::failure::CommandFailure;
+    #[cfg(feature = "check")]
+    use crate::server::Server;
 
     pub(crate) fn connect(_: ConnectArgs) -> Result<(), CommandFailure> {
         Err(needs_unix())
@@ -33,6 +37,11 @@ mod elsewhere {
         Err(needs_unix())
     }
 
+    #[cfg(feature = "check")]
+    pub(crate) fn server_of(_: &str) -> Result<Server, CommandFailure> {
+        Err(needs_unix())
+    }
+
     pub(crate) fn keep() -> Result<(), CommandFailure> {
         Err(needs_unix())
     }
@@ -41,5 +50,7 @@ mod elsewhere {
         CommandFailure::failed("connections that stay need a Unix system")
     }
 }
+#[cfg(all(not(unix), feature = "check"))]
+pub(crate) use elsewhere::server_of;
 #[cfg(not(unix))]
 pub(crate) use elsewhere::{connect, disconnect, keep, list};

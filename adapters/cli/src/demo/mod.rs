@@ -165,6 +165,7 @@ impl Tour {
             stderr: StderrChoice::default(),
             tap_heads: false,
             authorizer: None,
+            memory: None,
         };
         let opened = Client::open(self.runtime, &spec, config, wire.clone(), session::SHUTDOWN_TIMEOUTS);
         // This program is not a URL, and no variable that could be missing is passed on.

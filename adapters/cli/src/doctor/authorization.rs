@@ -12,12 +12,13 @@ use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
 use serde_json::Value;
 
 use super::http::{self, Reply};
-use super::quote::{clip, shell_word};
+use super::quote::clip;
 use super::report::{Diagnosis, Finding, Passed};
 use super::status::{excerpt, shown};
 use super::{DoctorArgs, clock};
 use crate::authorization::{self, ProbeStore};
 use crate::document::{covers, fetch_first, fetch_resource_metadata, is_safe};
+use crate::escape::shell_word;
 use crate::exchange::HttpTarget;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit};
 use crate::server::Server;

@@ -12,9 +12,10 @@ use serde_json::Value;
 #[cfg(feature = "auth")]
 use super::authorization;
 use super::output::{is_answer, question};
-use super::quote::{clip, shell_word};
+use super::quote::clip;
 use super::report::{Diagnosis, Finding, Passed};
 use super::{DoctorArgs, clock, network, status};
+use crate::escape::shell_word;
 use crate::exchange::{self, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
 use crate::failure::{CommandFailure, Exit, format_seconds};
 use crate::server::RemoteServer;

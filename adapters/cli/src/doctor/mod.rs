@@ -47,6 +47,9 @@ pub(crate) struct DoctorArgs {
     /// Limits the time to start the server or to connect to it.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
+    /// Neither uses nor remembers the era of a server, as other commands do.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Shows the messages of the last two steps on stderr: → to the server, ← from it.
     #[arg(long)]
     pub(crate) trace: bool,
@@ -62,13 +65,21 @@ pub(crate) struct DoctorArgs {
 impl DoctorArgs {
     /// Returns the options of a session with the same server.
     fn into_target(self) -> TargetArgs {
-        let Self { json: _, revisions, timeout, connect_timeout, trace, stderr, server, authorization } =
-            self;
+        let Self {
+            json: _,
+            revisions,
+            timeout,
+            connect_timeout,
+            no_cache,
+            trace,
+            stderr,
+            server,
+            authorization,
+        } = self;
         TargetArgs {
             revisions,
             timeout,
-            // What was found out at another time may be what is wrong.
-            connection: ConnectionArgs { connect_timeout, no_cache: true, keep_alive: None },
+            connection: ConnectionArgs { connect_timeout, no_cache, keep_alive: None },
             log: None,
             trace,
             hide: Vec::new(),

@@ -7,8 +7,9 @@ use std::time::Instant;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
 
-use super::quote::{clip, shell_word};
+use super::quote::clip;
 use super::report::{Finding, Passed};
+use crate::escape::shell_word;
 use crate::failure::{Exit, format_seconds};
 use crate::output::count;
 

@@ -3,20 +3,20 @@
 use core::time::Duration;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use mcp_std::io::StreamAddress;
-use mcp_std::process::{Child, ProcessStatus, SpawnError, SpawnErrorKind};
+use mcp_std::process::{Child, ProcessStatus};
 
 use super::output::{FirstOutput, http_address, http_server};
-use super::quote::{clip, shell_word};
+use super::quote::clip;
 use super::report::{Diagnosis, Finding, Passed};
 use crate::args::StderrChoice;
 use crate::failure::{CommandFailure, UNREACHABLE_HINT};
 use crate::server::ServerProgram;
 use crate::session::SHUTDOWN_TIMEOUTS;
+use crate::start_fault::StartFault;
 
 /// Starts the program and reads its first answer.
 pub(super) fn diagnose(
@@ -26,7 +26,9 @@ pub(super) fn diagnose(
 ) -> Result<(), CommandFailure> {
     diagnosis.check("directory", check_directory(program))?;
     let spawned = program.program(StderrChoice::Capture).spawn();
-    let mut child = diagnosis.record("program", check_spawned(program, spawned))?;
+    let shown = Path::new(first_word(program)).display();
+    let spawned = spawned.map(|child| (Passed::Ok(format!("{shown} is started")), child));
+    let mut child = diagnosis.record("program", spawned.map_err(|error| StartFault::of(&error).into()))?;
     let name = program_name(program);
     let mut io = child.take_io().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let heard = FirstOutput::read(&mut io, timeout);
@@ -82,128 +84,9 @@ fn check_directory(program: &ServerProgram) -> Result<Passed, Finding> {
     let Some(directory) = program.directory() else {
         return Ok(Passed::Skipped("that of this command".into()));
     };
-    let shown = directory.display();
-    if directory.is_dir() {
-        return Ok(Passed::Ok(shown.to_string()));
-    }
-    let why = if directory.exists() { "it is a file" } else { "there is nothing at this path" };
-    let fix = if directory.starts_with("~") {
-        "write the whole path: only a shell replaces `~`"
-    } else {
-        "correct `cwd` in the configuration file, or create the directory"
-    };
-    Err(Finding::new(format!("the working directory {shown} does not exist"), why, fix))
-}
-
-fn check_spawned(
-    program: &ServerProgram,
-    spawned: Result<Child, SpawnError>,
-) -> Result<(Passed, Child), Finding> {
-    let path = Path::new(first_word(program));
-    let shown = path.display();
-    match spawned {
-        Ok(child) => Ok((Passed::Ok(format!("{shown} is started")), child)),
-        Err(error) => Err(match error.kind() {
-            SpawnErrorKind::NotFound => explain_missing(path),
-            SpawnErrorKind::NotPermitted if path.is_dir() => Finding::new(
-                format!("{shown} cannot be started"),
-                "it is a directory",
-                "name the program in it, or the interpreter with the script: `python server.py`",
-            ),
-            SpawnErrorKind::NotPermitted => Finding::new(
-                format!("{shown} cannot be started"),
-                "the file is not executable for this user",
-                format!("run `chmod +x {shown}`, or name its interpreter: `python {shown}`, `node {shown}`"),
-            ),
-            SpawnErrorKind::NotExecutable => explain_interpreter(path),
-            _ => Finding::new(
-                format!("{shown} cannot be started"),
-                error.to_string(),
-                "run the same command in a shell, as the same user",
-            ),
-        }),
-    }
-}
-
-/// Explains why a program is not found.
-fn explain_missing(path: &Path) -> Finding {
-    let word = path.to_string_lossy();
-    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if let Some((first, _)) = word.split_once(char::is_whitespace) {
-        // The rest may hold secrets.
-        return Finding::new(
-            format!("there is no program \"{first} …\""),
-            "the whole command line is one word here, so all of it is taken for the name of the program",
-            format!(
-                "write the words apart, as in -- {first} …; a configuration file has `command` and `args`"
-            ),
-        );
-    }
-    let what = format!("there is no program {word:?}");
-    if word.starts_with('~') || word.contains('$') {
-        let why = "`~` and variables are replaced by a shell, and no shell starts the server";
-        return Finding::new(what, why, "write the whole path");
-    }
-    if is_authority(&word) {
-        let why = "it looks like the address of a server over HTTP, which is given by its URL";
-        return Finding::new(
-            what,
-            why,
-            format!("run `mcp-probe doctor {}`", shell_word(&format!("http://{word}"))),
-        );
-    }
-    if word.contains(['/', '\\']) {
-        let why = match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
-            Some(parent) => format!("the directory {} does not exist", parent.display()),
-            None => "there is no such file in that directory".to_owned(),
-        };
-        return Finding::new(
-            what,
-            why,
-            "correct the path, or build the server first; a relative path starts at the working directory",
-        );
-    }
-    if let Some((_, package)) = LAUNCHERS.iter().find(|(name, _)| *name == file) {
-        let why =
-            format!("it comes with {package}, which is not installed, or not on the PATH of this process");
-        let fix = format!(
-            "install {package}; if a shell finds it, write the path that `which {file}` prints, since desktop applications have another PATH"
-        );
-        return Finding::new(what, why, fix);
-    }
-    Finding::new(
-        what,
-        "no directory of PATH has a file of this name",
-        "install it, or write its whole path, which `which NAME` prints in a shell that finds it",
-    )
-}
-
-/// Explains why a file that exists is no program.
-fn explain_interpreter(path: &Path) -> Finding {
-    let what = format!("{} cannot be started", path.display());
-    let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut head));
-    let text = String::from_utf8_lossy(&head);
-    let first = text.split('\n').next().unwrap_or_default();
-    match first.strip_prefix("#!").filter(|_| read.is_ok()) {
-        Some(interpreter) if interpreter.ends_with('\r') => Finding::new(
-            what,
-            "its first line ends with CRLF, so the name of its interpreter ends with a carriage return",
-            "save the file with LF line endings (`dos2unix`, or `* text eol=lf` in .gitattributes)",
-        ),
-        Some(interpreter) => Finding::new(
-            what,
-            format!(
-                "its first line names the interpreter {:?}, which does not exist",
-                clip(interpreter.trim())
-            ),
-            "install the interpreter, or start the script by it: `python server.py`",
-        ),
-        None => Finding::new(
-            what,
-            "it is a script without `#!` in its first line, or a program for another system or processor",
-            "start it by its interpreter (`sh`, `python`, `node`), or get the build for this machine",
-        ),
+    match directory.is_dir() {
+        true => Ok(Passed::Ok(directory.display().to_string())),
+        false => Err(StartFault::of_directory(directory).into()),
     }
 }
 
@@ -321,37 +204,6 @@ fn program_name(program: &ServerProgram) -> String {
     let path = Path::new(first_word(program));
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
-
-/// Returns whether a word is `HOST:PORT`, perhaps with a path.
-fn is_authority(word: &str) -> bool {
-    let Some((host, rest)) = word.split_once(':') else { return false };
-    let port = rest.split('/').next().unwrap_or_default();
-    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-    !host.is_empty() && host.chars().all(is_host) && port.parse::<u16>().is_ok()
-}
-
-/// Programs that start servers, and what they come with.
-const LAUNCHERS: &[(&str, &str)] = &[
-    ("npx", "Node.js"),
-    ("npm", "Node.js"),
-    ("node", "Node.js"),
-    ("bun", "Bun"),
-    ("bunx", "Bun"),
-    ("deno", "Deno"),
-    ("uv", "uv"),
-    ("uvx", "uv"),
-    ("pipx", "pipx"),
-    ("python", "Python (as `python3` on many systems)"),
-    ("python3", "Python"),
-    ("docker", "Docker"),
-    ("podman", "Podman"),
-    ("java", "a Java runtime"),
-    ("dotnet", ".NET"),
-    ("go", "Go"),
-    ("cargo", "Rust"),
-    ("ruby", "Ruby"),
-    ("php", "PHP"),
-];
 
 /// Words on stderr in lower case, with the cause and the remedy.
 const CAUSES: &[(&[&str], &str, &str)] = &[

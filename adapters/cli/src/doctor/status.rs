@@ -12,8 +12,9 @@ use serde::de::IgnoredAny;
 
 use super::http::{self, EVENT_STREAM, JSON, Reply};
 use super::output::is_answer;
-use super::quote::{clip, shell_word};
+use super::quote::clip;
 use super::report::{Finding, Passed};
+use crate::escape::shell_word;
 use crate::exchange::{self, HttpTarget};
 use crate::failure::{Exit, format_seconds};
 

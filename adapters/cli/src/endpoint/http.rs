@@ -70,7 +70,10 @@ pub(crate) fn bind_failure(address: &str, error: &Error) -> CommandFailure {
     let prefix = "cannot listen at ";
     // An error about an invalid address already starts with these words.
     let why = if why.starts_with(prefix) { why } else { format!("{prefix}{address}: {why}") };
-    CommandFailure::new(Exit::Connection, why).with_hint(match kind {
+    // `8080` is no address.
+    let is_wrong = !matches!(kind, Some(kind) if kind != io::ErrorKind::InvalidInput);
+    let exit = if is_wrong { Exit::Usage } else { Exit::Connection };
+    CommandFailure::new(exit, why).with_hint(match kind {
         Some(io::ErrorKind::AddrInUse) => {
             "another program listens there; with port 0 the system chooses a free port"
         }

@@ -22,19 +22,6 @@ pub(crate) enum EventsCommand {
     Send(EventsSendArgs),
 }
 
-impl EventsCommand {
-    /// Returns the options of the connection to a server, if the command needs one.
-    pub(crate) const fn target(&self) -> Option<&TargetArgs> {
-        match self {
-            Self::List(args) => Some(&args.target),
-            Self::Poll(args) => Some(&args.target),
-            Self::Follow(args) => Some(&args.target),
-            Self::Subscribe(args) => Some(&args.target),
-            Self::Receive(_) | Self::Verify(_) | Self::Send(_) => None,
-        }
-    }
-}
-
 /// Lists the event types of a server.
 ///
 /// Each with its modes of delivery, its description, and the arguments that it takes.

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::args::authorization::TokenStoreArgs;
 use crate::args::{ProtectionArgs, ProxyArgs};
-use crate::features::{Feature, Needs};
 
 /// Shows several servers to clients as one.
 ///
@@ -34,20 +33,6 @@ pub(crate) struct GatewayArgs {
     /// A name without a port. Without this option a server at an http URL on another machine gets no token.
     #[arg(long, value_name = "HOST", help_heading = "Authorization")]
     pub(crate) allow_http: Vec<String>,
-}
-
-impl GatewayArgs {
-    /// Adds the features that the options need.
-    pub(crate) fn add_needs(&self, needs: &mut Needs) {
-        needs.http(&self.proxy.http);
-        needs.protection(&self.protection);
-        if self.store.token_store.is_some() {
-            needs.add(Feature::Auth, "--token-store");
-        }
-        if !self.allow_http.is_empty() {
-            needs.add(Feature::Auth, "--allow-http");
-        }
-    }
 }
 
 const HELP: &str = "\

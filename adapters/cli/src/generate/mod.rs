@@ -52,14 +52,6 @@ Use of the written file, for a server named `files`:
   let files = tools::Files(&client);
   let result = files.search(&tools::SearchArguments { .. })?;";
 
-impl GenerateCommand {
-    pub(crate) const fn target(&self) -> &TargetArgs {
-        match self {
-            Self::Rust(args) => &args.target,
-        }
-    }
-}
-
 pub(crate) fn run(command: &GenerateCommand) -> Result<(), CommandFailure> {
     let GenerateCommand::Rust(args) = command;
     let mut session = ClientSession::open(&args.target, None)?;

@@ -17,8 +17,8 @@ use crate::args::{TargetArgs, usage};
 use crate::content;
 use crate::entries;
 use crate::escape;
-use crate::failure::CommandFailure;
-use crate::output::{pad_label, print, print_json, push_row};
+use crate::failure::{CommandFailure, Exit};
+use crate::output::{self, LABEL_WIDTH, pad_label, print, print_json, push_row};
 use crate::paint::Paint;
 use crate::session::ClientSession;
 
@@ -62,7 +62,13 @@ struct InspectReport<'a> {
 }
 
 pub(crate) fn run(args: &InspectArgs) -> Result<(), CommandFailure> {
-    let mut session = ClientSession::open_for_apps(&args.target)?;
+    let opened = ClientSession::open_for_apps(&args.target);
+    let mut session = opened.map_err(|failure| match failure.exit() {
+        Exit::Connection | Exit::Timeout => {
+            failure.add_hint("`mcp-probe doctor` with the same server says why")
+        }
+        _ => failure,
+    })?;
     let mut lists = ListReader::default();
     let printed = print_report(&mut session, &mut lists, args.json);
     session.close();
@@ -137,7 +143,7 @@ impl InspectReport<'_> {
             head(&mut out, "extensions", &text);
         }
         if let Some(text) = &self.instructions {
-            head(&mut out, "instructions", text);
+            head(&mut out, "instructions", &output::wrap(text, LABEL_WIDTH + 1));
         }
         for (list, name, show) in LISTS {
             if !peer.has(list.capability()) {

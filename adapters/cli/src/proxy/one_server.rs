@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 #[cfg(unix)]
 use core::time::Duration;
 
+#[cfg(unix)]
+use mcp_proto::VersionSet;
 use mcp_proto::client::Peer;
 use mcp_proto_proxy::{ClientCount, Engines, Relay, search_server_config, server_config};
 #[cfg(unix)]
@@ -25,7 +27,8 @@ use crate::stop::StopSignal;
 
 /// Serves the clients that connect to a socket with one server. It is connected to first, and `ready` hears of it.
 ///
-/// With `idle_end` the loop ends when there was no client for this time. `ending` hears that no client is served any more, before the
+/// With `is_as_server` clients may speak the revision of the server alone, so that it is what they see. With `idle_end` the loop ends
+/// when there was no client for this time. `ending` hears that no client is served any more, before the
 /// server is ended.
 ///
 /// # Errors
@@ -35,6 +38,7 @@ use crate::stop::StopSignal;
 pub(crate) fn serve_shared(
     opener: &Arc<UpstreamOpener>,
     listener: StreamListener,
+    is_as_server: bool,
     idle_end: Option<Duration>,
     stop_signal: StopSignal,
     ready: impl FnOnce(&Peer) -> Result<(), CommandFailure>,
@@ -49,7 +53,10 @@ pub(crate) fn serve_shared(
     // What all clients have is not known before the last one has come, and the server is told once.
     let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
-    let config = config(args, &peer);
+    let mut config = config(args, &peer);
+    if is_as_server {
+        config = config.versions(VersionSet::only(peer.version));
+    }
     ready(&peer)?;
     let downstream = SharedDownstream::new(config, listener, clients).end_after(idle_end);
     run(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal, ending)

@@ -92,7 +92,7 @@ impl UpstreamOpener {
                 let spoken = (versions, args.revisions.drafts.followed());
                 let config = session::client_config(spoken, *timeout, connect_timeout, args.trace);
                 let config = args.connection.keep_alive(config.known_era(known_era));
-                Upstream::connect(self, config, identity.clone(), &deviations)
+                Upstream::connect(self, config, identity.clone(), (&deviations, memory.as_ref()))
             },
         )?;
         opened.map_err(|error| {
@@ -120,7 +120,7 @@ impl Upstream {
         UpstreamOpener { name, args, server, authorizer, .. }: &UpstreamOpener,
         mut config: Config,
         ClientIdentity { info, capabilities }: ClientIdentity,
-        deviations: &Deviations,
+        (deviations, memory): (&Deviations, Option<&EraMemory>),
     ) -> Result<Result<Self, Error>, CommandFailure> {
         let remote = server.is_remote();
         let mut limits = client_limits(config.effective_limits().clone());
@@ -159,6 +159,7 @@ impl Upstream {
             stderr: args.stderr,
             tap_heads: args.trace,
             authorizer: authorizer.as_ref(),
+            memory,
         };
         let opened = spec.connect(options)?;
         Ok(opened.map(|ReadyConnection { connection, peer }| Self { connection, peer, early_events: early }))

@@ -221,7 +221,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     Err(match has_server {
         true => failure,
         false => failure.with_hint(format!(
-            "`mcp-probe shrink --engine {}` reduces the trace to a test",
+            "`mcp-probe shrink {} --engine {}` reduces the trace to a test",
+            escape::shell_word(&args.trace.to_string_lossy()),
             differing.first().map_or("", |side| &**side)
         )),
     })
@@ -232,8 +233,7 @@ fn play_to_server(args: &ReplayArgs, trace: &Trace) -> Result<Replayed, CommandF
     let playback = Playback::new(trace, Side::Client);
     let unreachable =
         |error: &dyn core::fmt::Display| CommandFailure::new(Exit::Connection, error.to_string());
-    let broken =
-        |error: io::Error| CommandFailure::failed(format!("the connection to the server broke: {error}"));
+    let broken = |error: io::Error| unreachable(&format!("the connection to the server broke: {error}"));
     match Server::from_args(&args.server)? {
         Server::Remote(_) => {
             Err(CommandFailure::usage("replay plays byte streams: give a command, a socket or a serial line"))
@@ -244,7 +244,7 @@ fn play_to_server(args: &ReplayArgs, trace: &Trace) -> Result<Replayed, CommandF
         }
         Server::Program(program) => {
             let program = program.program(StderrChoice::Show);
-            let mut child = program.spawn().map_err(|error| unreachable(&error))?;
+            let mut child = program.spawn().map_err(|error| CommandFailure::from_spawn_error(&error))?;
             let mut io = child.take_io().map_err(broken)?;
             let outcome = peer::play(&mut io, playback, args.timeout).map_err(broken);
             child.shutdown(Some(io), ShutdownTimeouts::uniform(Duration::from_secs(2)));
@@ -342,7 +342,9 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
             let _ = fs::remove_file(path);
         }
         let why = format!("the engine of the {side} says what was recorded: nothing to shrink");
-        return Err(CommandFailure::failed(why).with_hint("`mcp-probe replay` tells which side differs"));
+        return Err(
+            CommandFailure::failed(why).with_hint("`mcp-probe replay TRACE` tells which side differs")
+        );
     };
     if let (Some(file), Some(path)) = (out, &args.out) {
         let written = shrunk.write(file);

@@ -10,7 +10,6 @@ use mcp_std::io::SerialConfig;
 
 use super::chaos::ChaosArgs;
 use crate::args::{ProtectionArgs, RevisionArgs, Runtime, ServeHttpArgs, duration};
-use crate::features::Needs;
 use crate::serve::mock::{MOCK_HELP, MockArgs};
 use crate::stop;
 use crate::tour::TourStep;
@@ -79,13 +78,6 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Adds the features that the options need.
-    pub(crate) fn add_needs(&self, needs: &mut Needs) {
-        needs.runtime(self.runtime);
-        needs.http(&self.http);
-        needs.protection(&self.protection);
-    }
-
     /// Returns the time that running calls have after a signal, for a server over HTTP.
     pub(super) const fn grace_period(&self) -> Duration {
         if self.sessions.session_store.is_some() { SHARED_GRACE_PERIOD } else { stop::GRACE_PERIOD }

@@ -10,8 +10,10 @@ use serde_json::{Map, Value};
 
 use super::json_file::{self, Location};
 use super::variables::Variables;
+use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::join_names;
+use crate::session::print_note;
 pub(super) use entry::{ConfigEntry, ConfigHeader};
 use forms::{FORMS_HINT, FoundServer, find_servers};
 
@@ -51,7 +53,13 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     };
     check_project(named, &at)?;
     let at = &named.at;
-    let entry = entry::parse(members_of(named)?, at, &Variables::new(path))?;
+    let members = members_of(named)?;
+    let entry = entry::parse(members, at, &Variables::new(path))?;
+    let ignored = members.iter().filter(|(name, value)| !entry::is_followed(name, value));
+    let ignored = join_names(ignored.map(|(name, _)| name.as_str()));
+    if !ignored.is_empty() {
+        print_note(&format!("{}: members that are not followed: {ignored}", escape::line(&at.describe())));
+    }
     Ok(ConfiguredServer { name: named.name.to_owned(), entry })
 }
 

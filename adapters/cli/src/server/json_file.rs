@@ -45,10 +45,28 @@ pub(crate) fn read_from(
         return Err(top.failure(&format!("is larger than {max_bytes} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|_| top.failure("is not UTF-8"))?;
+    let format = other_format(&text);
     let text = jsonc::to_json(&text);
-    let root = serde_json::from_str(&text)
-        .map_err(|error| top.failure(&format!("is not valid JSON: {error}")).with_hint(hint))?;
+    let root = serde_json::from_str(&text).map_err(|error| match format {
+        Some(format) => top.failure(&format!("is {format}, and has to be JSON")).with_hint(hint),
+        None => top.failure(&format!("is not valid JSON: {error}")).with_hint(hint),
+    })?;
     Ok((Location { text: text.into(), ..top }, root))
+}
+
+/// Returns the format of a text that is no JSON, by its first line that is no comment.
+fn other_format(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = lines.next()?;
+    let name = first.trim_start_matches('[').split([']', '=', ':']).next()?.trim();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.\"".contains(c));
+    match first.get(name.len()..)?.trim_start().chars().next() {
+        _ if !is_name => None,
+        Some('=') => Some("TOML"),
+        _ if first.starts_with('[') && first.ends_with(']') && !first.contains(',') => Some("TOML"),
+        Some(':') if !first.starts_with('"') => Some("YAML"),
+        _ => None,
+    }
 }
 
 /// Position in a file, for error messages: the path of the file, then the members down to a value.

@@ -7,11 +7,16 @@ pub(crate) mod json_file;
 mod jsonc;
 mod variables;
 
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::time::Duration;
 use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
@@ -25,11 +30,13 @@ use serde_json::{Map, Value};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
 use crate::authorization::{self, Authorizer};
+use crate::era_cache::{self, EraMemory};
 use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
-use crate::{connections, era_cache, escape, handed_over};
+use crate::start_fault::find_program;
+use crate::{connections, escape, handed_over};
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 pub(crate) use json_file::Location;
 
@@ -152,7 +159,11 @@ impl Server {
             return address.map(Self::Stream);
         }
         if let (None, Some(name)) = (&place.config, args::connection(&place.command)) {
-            return connections::address(name).map(Self::Stream).map_err(CommandFailure::usage);
+            let address = connections::address(name).map_err(CommandFailure::usage)?;
+            return match &address {
+                StreamAddress::Unix(path) if !path.exists() => Err(CommandFailure::missing_connection(name)),
+                _ => Ok(Self::Stream(address)),
+            };
         }
         Ok(match (&place.config, args::url(&place.command)) {
             (Some(path), _) => Self::from_config(place, path)?,
@@ -282,8 +293,7 @@ impl Server {
         if let (Self::Stream(address), Error::Io(error)) = (self, error) {
             let is_gone = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
             if let Some(name) = connections::name_at(address).filter(|_| is_gone) {
-                let (message, hint) = connections::describe_missing(&name);
-                return CommandFailure::new(Exit::Connection, message).with_hint(hint);
+                return CommandFailure::missing_connection(&name);
             }
             // Its text names the address.
             let failure = CommandFailure::new(Exit::Connection, error.to_string());
@@ -313,7 +323,11 @@ impl Server {
             Self::Program(ServerProgram { program, args, env, directory, .. }) => {
                 let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
                 let here = env::current_dir().ok();
-                Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+                let program = resolve_program(program);
+                // Another file of the same name is another server.
+                let file = find_program(&program).and_then(|path| Some((fs::metadata(&path).ok()?, path)));
+                let file = file.map(|(found, path)| (path, found.modified().ok(), found.len()));
+                Some(era_cache::hash_text(&(program, file, args, names, directory, here)))
             }
             Self::Remote(remote) => Some(era_cache::hash_text(&remote.url)),
             Self::Stream(_) => None,
@@ -343,12 +357,16 @@ impl Server {
 impl ServerProgram {
     /// Returns the program to start.
     pub(crate) fn program(&self, stderr: StderrChoice) -> Program {
+        self.program_with(stderr, EarlyStderr::default())
+    }
+
+    fn program_with(&self, stderr: StderrChoice, early: EarlyStderr) -> Program {
         let stderr = match stderr {
             StderrChoice::Show => {
                 let paint = Paint::for_stderr();
                 let label = format!("{}:", escape::line(self.name.as_deref().unwrap_or("server")));
                 Stderr::lines(move |line| {
-                    print_stderr(&format!("{} {}", paint.dim(&label), escape::line(line)))
+                    early.print(format!("{} {}", paint.dim(&label), escape::line(line)))
                 })
             }
             StderrChoice::Inherit => Stderr::Inherit,
@@ -490,6 +508,69 @@ impl HeaderField {
     }
 }
 
+/// What a program prints on stderr before a revision is agreed on.
+///
+/// It is kept back: an old server complains there about a question that it does not know. It is shown if none is agreed on, or if that
+/// takes [`HOLD_TIME`] more, for it may name a page to open.
+#[derive(Clone, Default)]
+struct EarlyStderr(Arc<Mutex<EarlyLines>>);
+
+#[derive(Default)]
+struct EarlyLines {
+    is_held: bool,
+    lines: VecDeque<String>,
+    starts: u32,
+}
+
+impl EarlyLines {
+    fn show(&mut self) {
+        self.lines.drain(..).for_each(|line| print_stderr(&line));
+    }
+}
+
+impl EarlyStderr {
+    fn lock(&self) -> MutexGuard<'_, EarlyLines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a start. What was kept back of the start before is dropped.
+    fn begin(&self, is_held: bool) {
+        let mut early = self.lock();
+        early.is_held = is_held;
+        early.starts += 1;
+        early.lines.clear();
+    }
+
+    fn print(&self, line: String) {
+        let mut early = self.lock();
+        early.lines.push_back(line);
+        if !early.is_held {
+            early.show();
+        } else if early.lines.len() > MAX_HELD_LINES {
+            early.lines.pop_front();
+        } else if early.lines.len() == 1 {
+            let late = self.clone();
+            let show = move || {
+                thread::sleep(HOLD_TIME);
+                late.lock().show();
+            };
+            // Without a thread it is shown at the end.
+            let _ = thread::Builder::new().spawn(show);
+        }
+    }
+
+    /// Shows what was kept back, unless a revision is agreed on. Returns the number of starts.
+    fn end(&self, is_agreed: bool) -> u32 {
+        let mut early = self.lock();
+        if is_agreed {
+            early.lines.clear();
+        }
+        early.show();
+        early.is_held = false;
+        early.starts
+    }
+}
+
 /// A server and how a command uses it.
 pub(crate) struct ServerSpec<'a> {
     pub(crate) server: &'a Server,
@@ -498,6 +579,8 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) tap_heads: bool,
     /// Answers the challenges of a server over HTTP.
     pub(crate) authorizer: Option<&'a Authorizer>,
+    /// Hears of a program that is started twice.
+    pub(crate) memory: Option<&'a EraMemory>,
 }
 
 impl ServerSpec<'_> {
@@ -510,20 +593,41 @@ impl ServerSpec<'_> {
     where
         C: for<'a> Connector<Connecting<'a> = Result<C, Error>>,
     {
-        self.open(options)
+        self.connect_by(options, |opened| opened)
     }
 
-    /// Does the same as [`Self::connect()`], for clients that open as futures too.
+    /// Does the same as [`Self::connect()`], for clients that open as futures too, which `wait` waits for.
     ///
     /// # Errors
     ///
-    /// Fails if the command line is wrong.
-    pub(crate) fn open<C: Connector>(
+    /// As [`Self::connect()`].
+    pub(crate) fn connect_by<C: Connector>(
+        &self,
+        options: Options<C>,
+        wait: impl FnOnce(C::Connecting<'static>) -> Result<C, Error>,
+    ) -> Result<Result<C, Error>, CommandFailure> {
+        let early = EarlyStderr::default();
+        let opened = wait(self.open(options, &early)?);
+        if let (2.., Some(memory)) = (early.end(opened.is_ok()), self.memory) {
+            memory.note_restart();
+        }
+        Ok(opened)
+    }
+
+    fn open<C: Connector>(
         &self,
         mut options: Options<C>,
+        early: &EarlyStderr,
     ) -> Result<C::Connecting<'static>, CommandFailure> {
         let remote = match self.server {
-            Server::Program(program) => return Ok(options.spawn(program.program(self.stderr))),
+            Server::Program(program) => {
+                let (begun, is_held) = (early.clone(), !self.tap_heads);
+                let program = program.program_with(self.stderr, early.clone());
+                return Ok(options.spawn(program.before_spawn(move |_| {
+                    begun.begin(is_held);
+                    Ok(())
+                })));
+            }
             Server::Stream(address) => return Ok(options.connect_to(address.clone())),
             Server::Remote(remote) => remote,
         };
@@ -591,6 +695,10 @@ fn resolve_program(program: &OsStr) -> OsString {
 
 /// Error text for a command line without a server.
 const NO_SERVER: &str = "no server is given: write its URL, tcp://HOST:PORT, unix:PATH, --serial DEVICE, -- CMD with its arguments, or --config FILE --server NAME";
+/// Time after which a line on stderr is shown although no revision is agreed on yet.
+const HOLD_TIME: Duration = Duration::from_secs(2);
+/// Maximum number of lines that are kept back. The oldest ones are dropped.
+const MAX_HELD_LINES: usize = 500;
 /// Maximum number of bytes read from a file with a secret. The rest is ignored.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 /// Maximum number of characters shown of a server's command.

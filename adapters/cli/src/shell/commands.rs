@@ -434,6 +434,7 @@ impl<'a> Shell<'a> {
         let arguments = tool_arguments::merge(&of, &arguments, &object, schemas.input.as_ref())?;
         let started =
             session.client.start_tool(&tool, &arguments, &options).map_err(|error| schemas.explain(error));
+        let hint: Hint<'_> = &|client| tool_arguments::advice(client, &tool, &arguments);
         let result = self.wait(started, hint)?;
         let mismatch = schemas.describe_mismatch(&tool, &result);
         let naming = Naming { name, noun: "a tool", of: format!("call {tool}") };
@@ -443,7 +444,9 @@ impl<'a> Shell<'a> {
             session::print_note(&mismatch);
         }
         if is_failure {
-            return Err(CommandFailure::failed("the tool reports an error").after_result());
+            let failure = CommandFailure::failed("the tool reports an error").after_result();
+            let advice = hint(&mut self.session()?.client);
+            return Err(advice.into_iter().fold(failure, CommandFailure::with_hint));
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use mcp_std::tls::ClientTls;
 use mcp_std::{Clock, NetStream};
 
 use super::{Recording, broken};
+use crate::endpoint::http::bind_failure;
 use crate::failure::CommandFailure;
 use crate::session::{print_note, print_stderr};
 
@@ -42,8 +43,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 ///
 /// Fails if the address cannot be used.
 pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Result<(), CommandFailure> {
-    let listener =
-        TcpListener::bind(address).map_err(|error| broken(&format!("cannot listen on {address}"), &error))?;
+    let listener = TcpListener::bind(address).map_err(|error| bind_failure(address, &error.into()))?;
     let bound = listener.local_addr().map_err(|error| broken("the address is not known", &error))?;
     print_stderr(&format!("listening at http://{bound}{}", url.target()));
     if !bound.ip().is_loopback() {

@@ -167,7 +167,7 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
             // The environment is that which the client has made for the server.
             let all = env::vars_os().map(|(name, _)| name);
             let program = program.program(StderrChoice::Capture).inherit_env(all).stderr(stderr);
-            let mut child = program.spawn().map_err(|error| unreachable(&error.to_string()))?;
+            let mut child = program.spawn().map_err(|error| CommandFailure::from_spawn_error(&error))?;
             let back =
                 child.take_io().map_err(|error| broken("the pipes of the server cannot be used", &error))?;
             let mut has_ended = || child.status() != ProcessStatus::Running;
@@ -179,7 +179,7 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
                 print_note(&abnormal);
             }
             match report.status.filter(|status| !status.success()) {
-                Some(status) => Err(CommandFailure::failed(format!("the server ended: {status}"))),
+                Some(status) => Err(unreachable(&format!("the server ended: {status}"))),
                 None => Ok(()),
             }
         }

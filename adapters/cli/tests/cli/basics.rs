@@ -151,7 +151,7 @@ fn server_gets_only_named_environment_variables() {
     let script = "echo \"<$PROBE_SECRET> <$PROBE_TOKEN> <$PROBE_SET>\" >&2; exec \"$0\" serve";
     let server = ["--env", "PROBE_TOKEN", "--env", "PROBE_SET=a=b", "--", "sh", "-c", script, PROBE];
     if cfg!(unix) {
-        run(&[&["ping", "-n", "1"], &server[..]].concat(), &secret)
+        run(&[&["ping", "-n", "1", "--stderr", "inherit"], &server[..]].concat(), &secret)
             .assert_ok()
             .assert_stderr(&["<> <t0ken> <a=b>"]);
     }

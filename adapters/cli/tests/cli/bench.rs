@@ -112,7 +112,8 @@ fn failures_are_told_by_kind_with_an_example() {
         ("other", 3, "error -32602", "no"),
     ];
     for (tool, calls, kind, example) in cases {
-        let done = bench(&[tool, "--calls", "3"], &server).assert_code(1);
+        let code = if tool == "dead" { 3 } else { 1 };
+        let done = bench(&[tool, "--calls", "3"], &server).assert_code(code);
         let report = done.json();
         assert_eq!((assert_consistent(&report), report["failed"].as_u64()), (calls, Some(calls)), "{done}");
         assert_fits("bench", &report);
@@ -123,14 +124,14 @@ fn failures_are_told_by_kind_with_an_example() {
         done.assert_stderr(&[words]);
         let allowed = bench(&[tool, "--calls", "3", "--allow-errors", "3"], &server);
         if tool == "dead" {
-            allowed.assert_code(1).assert_stderr(&["1 connection ended early; calls that were not made: 2"]);
+            allowed.assert_code(3).assert_stderr(&["1 connection ended early; calls that were not made: 2"]);
         } else {
             allowed.assert_ok();
         }
     }
     // A server that is gone before anything is measured is no success.
     let args = ["bench", "dead", "--calls", "3", "--warm-up", "5s"];
-    let done = probe(&[&args[..], &server].concat()).assert_code(1);
+    let done = probe(&[&args[..], &server].concat()).assert_code(3);
     done.assert_stdout(&["1 × connection: ", "exit status: 7"])
         .assert_stderr(&["1 connection ended early; calls that were not made: 2"]);
 }

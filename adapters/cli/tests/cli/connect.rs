@@ -121,14 +121,26 @@ const STAYING: &str = r#""$0" serve; exec sleep 1000"#;
 fn commands_share_the_session_of_a_connection() {
     let user = User::new();
     for era in ["legacy", "modern"] {
-        user.connect(era, &["--era", era], &["--everything"])
+        user.connect(era, &[], &["--everything", "--era", era])
             .assert_ok()
             .assert_stdout(&["connected to", era]);
         let at = format!("@{era}");
         user.run(&["call", &at, "write_note", "title=kept", "text=still here"]).assert_ok();
         // Before and after the words of the command.
         user.run(&["read", "note://kept", &at]).assert_ok().assert_stdout(&["still here"]);
-        user.run(&["inspect", &at, "--json"]).assert_ok().assert_stdout(&["note://kept"]);
+        let shown = user.run(&["inspect", &at, "--json"]).assert_ok().assert_stdout(&["note://kept"]).json();
+        // It is the server behind that is described.
+        let revision = if era == "legacy" { "2025-11-25" } else { "2026-07-28" };
+        assert_eq!((&shown["era"], &shown["revision"]), (&json!(era), &json!(revision)));
+        let timed = user.run(&["ping", &at, "-n", "1", "--json"]).assert_ok().json();
+        assert_eq!((&timed["era"], &timed["revision"]), (&json!(era), &json!(revision)));
+        let words = format!("{era} era, revision {revision}");
+        user.run(&["doctor", &at]).assert_ok().assert_stdout(&[&words]);
+        user.run(&["bench", "echo", "text=x", "--for", "200ms", "--warm-up", "0", &at]).assert_ok();
+        user.run(&["check", &at])
+            .assert_ok()
+            .assert_stdout(&[revision])
+            .assert_stderr(&["in connections of its own", &at]);
         // What a command asks of its user, the server asks through the connection.
         user.run(&["call", "sign", "--answer", r#"elicit={"name":"Ada"}"#, &at])
             .assert_ok()
@@ -147,10 +159,10 @@ fn commands_share_the_session_of_a_connection() {
     user.run(&["disconnect", "legacy"]).assert_ok().assert_stdout(&["@legacy has ended"]);
     assert_eq!(servers(process).len(), 1);
     user.run(&["call", "@legacy", "echo", "text=x"])
-        .assert_code(3)
+        .assert_code(2)
         .assert_stderr(&["there is no connection @legacy", "there are: @modern"]);
     user.run(&["disconnect", "modern", "nowhere"])
-        .assert_code(3)
+        .assert_code(2)
         .assert_stdout(&["@modern has ended"])
         .assert_stderr(&["no connection @nowhere"]);
     assert!(has_ended(process), "nothing is left to keep");
@@ -199,7 +211,7 @@ fn connection_ends_when_it_is_not_used_and_not_before() {
     user.run(&["call", "@brief", "echo", "text=soon after"]).assert_ok();
     assert!(has_ended(server) && has_ended(process));
     user.run(&["call", "@brief", "echo", "text=x"])
-        .assert_code(3)
+        .assert_code(2)
         .assert_stderr(&["`mcp-probe connect brief"]);
 }
 
@@ -212,7 +224,7 @@ fn process_that_was_killed_leaves_no_server_and_is_replaced() {
     signal(process, Signal::KILL);
     assert!(has_ended(process) && has_ended(server));
     assert!(user.sockets().join("lab.sock").exists(), "nobody removed it");
-    user.run(&["call", "@lab", "echo", "text=x"]).assert_code(3).assert_stderr(&["no connection @lab"]);
+    user.run(&["call", "@lab", "echo", "text=x"]).assert_code(2).assert_stderr(&["no connection @lab"]);
     user.run(&["connections"]).assert_ok().assert_stdout(&["there are no connections"]);
     user.connect("other", &[], &[]).assert_ok();
     user.run(&["call", "@other", "echo", "text=again"]).assert_ok().assert_stdout(&["again"]);
@@ -288,7 +300,7 @@ fn failure_of_the_server_is_that_of_the_command() {
         .assert_code(2)
         .assert_stderr(&["--scope needs a server over HTTP"]);
     user.run(&["connect", "../up", "--", PROBE, "serve"]).assert_code(2).assert_stderr(&["must be a name"]);
-    user.run(&["connect", "bad", "@bad"]).assert_code(2).assert_stderr(&["@bad is a connection already"]);
+    user.run(&["connect", "bad", "@bad"]).assert_code(2).assert_stderr(&["no connection @bad"]);
     assert_eq!(user.connections()["connections"], json!([]));
 }
 

@@ -73,12 +73,14 @@ fn program_that_does_not_start_is_told_by_its_cause() {
     let here = folder.to_str().expect("UTF-8");
     let beside = format!("{here}/no-such-folder/server");
     let missing = format!("{here}/server");
+    let spaced = format!("{here}/no such folder/inner/my server");
     let rows: &[(Broken<'_>, &[&str])] = &[
         (("unknown", 3, "program", &["no directory of PATH"]), &["no-such-program-anywhere"]),
         (("one word", 3, "program", &["the whole command line is one word"]), &["npx -y a-server"]),
         (("home", 3, "program", &["replaced by a shell"]), &["~/server"]),
         (("address", 3, "program", &["address of a server over HTTP"]), &["localhost:8080/mcp"]),
         (("no folder", 3, "program", &["no-such-folder does not exist"]), &[&beside]),
+        (("space", 3, "program", &["/no such folder does not exist"]), &[&spaced]),
         (("no file", 3, "program", &["no such file in that directory"]), &[&missing]),
         (("folder", 3, "program", &["it is a directory"]), &[here]),
         (("mode", 3, "program", &["not executable"]), &[&closed]),

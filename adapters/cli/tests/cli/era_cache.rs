@@ -1,13 +1,14 @@
 //! The remembered era of servers on stdio.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
-use crate::shell_server::{method_pattern, result_action, welcome};
-use crate::support::{PROBE, ProbeOutput, quoted, run};
+use crate::shell_server::{ShellServer, error_code_action, method_pattern, result_action, welcome};
+use crate::support::{PROBE, ProbeOutput, probe, quoted, run};
 
 /// A server script that can be replaced, and a cache folder of its own.
 struct Fixture {
@@ -51,6 +52,16 @@ impl Fixture {
         self.serve_cases(&[("initialize", &initialized), ("ping", &json!({}))]);
     }
 
+    /// Lets the server end when it is asked for modern revisions.
+    fn end_at_probe(&self) {
+        let script = fs::read_to_string(self.script()).expect("a script");
+        fs::write(
+            self.script(),
+            script.replace("echo probe >> \"$0.log\"", "echo probe >> \"$0.log\"; exit 1"),
+        )
+        .expect("a file");
+    }
+
     /// Replaces the server by one of this program.
     fn serve_own(&self, args: &str) {
         fs::write(self.script(), format!("exec {} serve {args}\n", quoted(PROBE))).expect("a file");
@@ -66,7 +77,8 @@ impl Fixture {
     /// Connects once, and returns the first requests that the script has got.
     fn requests_of(&self, args: &[&str]) -> String {
         let done = self.probe(&[&["ping", "-n", "1"], args].concat()).assert_ok();
-        assert_eq!(done.stderr, "", "{done}");
+        let is_about_era = |line: &str| line.starts_with("note: this ") && line.contains("legacy");
+        assert!(done.stderr.lines().all(is_about_era), "{done}");
         self.take_log()
     }
 
@@ -108,6 +120,90 @@ fn no_cache_and_answering_servers_leave_no_file() {
     fixture.serve_own("");
     fixture.requests_of(&[]);
     assert!(!fixture.cache.exists());
+}
+
+#[test]
+fn what_is_found_is_remembered_for_doctor_too_and_told() {
+    let fixture = Fixture::new();
+    fixture.serve_legacy("1");
+    let found = fixture.probe(&["doctor"]).assert_ok();
+    found.assert_stderr(&["for 7 days it is not asked again"]);
+    // What doctor asks first is `initialize`.
+    assert_eq!(fixture.take_log(), "initialize probe initialize");
+    let known = fixture.probe(&["doctor"]).assert_ok();
+    known.assert_stderr(&["was found to be a legacy one, and is not asked again (--no-cache asks)"]);
+    assert_eq!(fixture.take_log(), "initialize initialize");
+    fixture.probe(&["doctor", "--no-cache"]).assert_ok();
+    assert_eq!(fixture.take_log(), "initialize probe initialize");
+    // One that ends at the question costs a second start.
+    fs::remove_file(fixture.file()).expect("a cache");
+    fixture.end_at_probe();
+    for (runtime, want) in [("blocking", "probe initialize"), ("smol", "initialize")] {
+        assert_eq!(fixture.requests_of(&["--runtime", runtime]), want);
+    }
+}
+
+#[test]
+fn server_whose_program_is_another_file_is_asked_again() {
+    let fixture = Fixture::new();
+    fixture.serve_legacy("1");
+    let script = fs::read_to_string(fixture.script()).expect("a script");
+    let program = fixture.directory.path().join("server");
+    let write = |more: &str| {
+        fs::write(&program, format!("#!/bin/sh\n{script}{more}")).expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let cache = fixture.cache.to_str().expect("UTF-8");
+        let args = ["ping", "-n", "1", "--connect-timeout", "4s", "--", program.to_str().expect("UTF-8")];
+        run(&args, &[("XDG_CACHE_HOME", cache)]).assert_ok();
+        let log = program.with_extension("log");
+        let text = fs::read_to_string(&log).expect("a log");
+        fs::remove_file(log).expect("it was there");
+        text.lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!([write(""), write("# longer\n")], ["probe initialize"; 2]);
+}
+
+#[test]
+fn stderr_before_a_revision_is_agreed_on_is_shown_only_if_it_helps() {
+    let run =
+        |script: &str| probe(&["ping", "-n", "1", "--connect-timeout", "30s", "--", "sh", "-c", script]);
+    let complains = ShellServer::legacy().on_line(
+        &method_pattern("server/discover"),
+        &format!(
+            "for i in 1 2 3 4; do echo \"validation error $i\" >&2; done; {}",
+            error_code_action(-32602)
+        ),
+    );
+    assert_eq!(run(&complains.script()).assert_ok().stderr, "");
+    // What comes later is shown, and so is what somebody may have to act on.
+    let later = complains
+        .on_line(&method_pattern("ping"), &format!("echo pinged >&2; {}", result_action(&json!({}))));
+    assert_eq!(run(&later.script()).assert_ok().stderr, "server: pinged\n");
+    let waits = ShellServer::legacy().with_prelude("echo open https://example.com/login >&2; sleep 4");
+    assert_eq!(run(&waits.script()).assert_ok().stderr, "server: open https://example.com/login\n");
+    let traced = probe(&["ping", "-n", "1", "--trace", "--", "sh", "-c", &later.script()]).assert_ok();
+    traced.assert_stderr(&["server: validation error 1"]);
+}
+
+#[test]
+fn program_that_fails_is_started_once_and_its_words_are_shown_once() {
+    let fixture = Fixture::new();
+    for options in [&[][..], &["--stderr", "capture"], &["--runtime", "threads"], &["--runtime", "smol"]] {
+        fs::write(fixture.script(), "echo start >> \"$0.log\"; echo no database >&2; exit 3\n")
+            .expect("a file");
+        let done = fixture.probe(&[&["ping"], options].concat()).assert_code(3);
+        assert_eq!(
+            (done.stderr.matches("no database").count(), &*fixture.take_log()),
+            (1, "start"),
+            "{done}"
+        );
+    }
+    // One that is known, and fails since.
+    fixture.serve_legacy("1");
+    assert_eq!(fixture.requests_of(&[]), "probe initialize");
+    fs::write(fixture.script(), "echo start >> \"$0.log\"; exit 3\n").expect("a file");
+    fixture.probe(&["ping"]).assert_code(3);
+    assert_eq!(fixture.take_log(), "start");
 }
 
 // covers: VER-042

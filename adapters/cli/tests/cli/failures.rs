@@ -4,8 +4,11 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::config_file::TemporaryDirectory;
 use crate::http::{ServingProcess, refusing_server};
-use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_own_server, run_with_input};
+#[cfg(unix)]
+use crate::shell_server::{ShellServer, error_code_action, method_pattern, result_action};
+use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_own_server, run, run_with_input};
 
 // covers: TOOL-021, TOOL-022, TOOL-023, TOOL-024
 #[test]
@@ -89,6 +92,79 @@ fn invalid_command_line_exits_with_2() {
 fn unknown_program_exits_with_3() {
     let done = probe(&["inspect", "--", "no-such-program-anywhere"]).assert_code(3);
     done.assert_stderr(&["cannot start \"no-such-program-anywhere\"", "no such program", "PATH"]);
+}
+
+#[test]
+fn program_that_does_not_start_is_explained_by_every_command() {
+    let directory = TemporaryDirectory::new();
+    let spaced = directory.path().join("no such folder").join("my server");
+    let spaced = spaced.to_str().expect("UTF-8");
+    let (trace, tests) = (
+        directory.write("trace", TRACE),
+        directory.write("tests.json", "{\"steps\": [{\"list\": \"tools\"}]}"),
+    );
+    let commands: [&[&str]; 8] = [
+        &["inspect"],
+        &["ping"],
+        &["check"],
+        &["call", "x"],
+        &["bench", "x", "--for", "1s"],
+        &["bridge", "--http", "127.0.0.1:0"],
+        &["replay", &trace],
+        &["test", &tests],
+    ];
+    for command in commands {
+        for (program, words) in [
+            ("~/server", "are replaced by a shell"),
+            ("npx -y a-server --key=hunter2", "the whole command line is one word"),
+            (spaced, "/no such folder does not exist"),
+        ] {
+            let file =
+                directory.write("mcp.json", &json!({"servers": {"a": {"command": program}}}).to_string());
+            for server in [&["--", program][..], &["--config", &file]] {
+                let done = probe(&[command, server].concat()).assert_code(3);
+                assert!(done.stderr.contains(words) && !done.stderr.contains("hunter2"), "{done}");
+            }
+        }
+    }
+}
+
+const TRACE: &str = r#"{"mcpTrace":1,"by":"test 1","unixMillis":0,"command":["server"],"masked":true}
+{"t":1,"from":"client","line":"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"}
+"#;
+
+#[cfg(unix)]
+#[test]
+fn wrong_names_are_answered_with_near_ones_whatever_the_server_says() {
+    // An error of the protocol, and results that report a failure.
+    let result =
+        |text: &str| result_action(&json!({"content": [{"type": "text", "text": text}], "isError": true}));
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let server = |answer: &str| {
+        let server = ShellServer::legacy().with_tool_schema(&schema);
+        server.on_line(&method_pattern("tools/call"), answer).script()
+    };
+    for answer in [error_code_action(-32602), error_code_action(-32603), result("Unknown tool")] {
+        let script = server(&answer);
+        let call = |words: &[&str]| probe(&[&["call"], words, &["--", "sh", "-c", &script]].concat());
+        call(&["eco"]).assert_code(1).assert_stderr(&["there is no tool `eco`", "did you mean `echo`?"]);
+        call(&["echo", "--args", r#"{"txt": "x"}"#])
+            .assert_code(1)
+            .assert_stderr(&["has no argument `txt`, did you mean `text`?, and needs `text`; it takes text"]);
+        let right = call(&["echo", "text=x"]).assert_code(1);
+        assert!(!right.stderr.contains("by its schema"), "{right}");
+    }
+}
+
+#[test]
+fn inspect_points_to_doctor_and_fits_into_the_terminal() {
+    probe(&["inspect", "--", "false"]).assert_code(3).assert_stderr(&["`mcp-probe doctor`"]);
+    let server = ["--", PROBE, "serve", "--everything"];
+    let done = run(&[&["inspect"], &server[..]].concat(), &[("COLUMNS", "60")]).assert_ok();
+    let is_prose = |line: &&str| line.starts_with("      ") && line.split_whitespace().count() > 12;
+    let wide: Vec<_> =
+        done.stdout.lines().filter(is_prose).filter(|line| line.chars().count() > 60).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
 }
 
 // covers: VER-006, VER-010, VER-028, VER-032, VER-034, LIFE-020

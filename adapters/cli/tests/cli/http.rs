@@ -436,9 +436,11 @@ fn invalid_or_unreachable_url_is_explained() {
     probe(&["check", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
     probe(&["ping", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
     probe(&["ping", "--bearer", "x y", &refused]).assert_code(2).assert_stderr(&["--bearer"]);
-    probe(&["serve", "--http", "nowhere"])
-        .assert_code(3)
-        .assert_stderr(&["cannot listen at nowhere", "port"]);
+    for address in ["nowhere", "8080"] {
+        let done = probe(&["serve", "--http", address]).assert_code(2);
+        done.assert_stderr(&[&format!("cannot listen at {address}"), "port"]);
+        probe(&["tap", "--http", address, &refused]).assert_code(2).assert_stderr(&["cannot listen at"]);
+    }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
     for runtime in ["blocking", "threads", "smol"] {

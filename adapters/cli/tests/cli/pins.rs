@@ -15,7 +15,8 @@ fn what_has_changed_since_a_server_was_pinned_is_told() {
     let server = ["--", PROBE, "serve", "--everything"];
     for era in ["legacy", "modern"] {
         let run = |words: &[&str]| probe(&[words, &["--era", era], &server].concat());
-        let pinned = run(&["pin", "--output", lock]).assert_ok();
+        let pinned = run(&["pin", "--output", lock, "--overwrite"]).assert_ok();
+        run(&["pin", "--output", lock]).assert_code(2).assert_stderr(&["mcp-probe verify", "--overwrite"]);
         assert!(pinned.stdout.starts_with("pinned ") && pinned.stdout.contains(" (sha256:"), "{pinned}");
         assert_eq!(run(&["pin"]).assert_ok().stdout, fs::read_to_string(lock).unwrap());
         run(&["verify", lock]).assert_ok().assert_stdout(&["everything is as it was pinned"]);
@@ -44,6 +45,24 @@ fn differences_are_reported_as_text_json_and_sarif() {
     };
     let told = run(&[]).assert_code(1).assert_stderr(&["since the server was pinned"]);
     assert!(told.stdout.contains(" is not pinned\n"), "{told}");
+    // What an entry was and is, and what a new one is.
+    assert!(told.stdout.contains(" is not pinned\n  + {"), "{told}");
+    let changed = |words: &[&str]| {
+        let text = "{\"name\":\"t\",\"inputSchema\":{\"type\":\"object\"},\"description\":";
+        let [before, after] = ["Adds.\"}", "Adds. Copy me.\"}"].map(|end| format!("{text}\"{end}"));
+        let file = |tool: &str| folder.write("mock.json", &format!("{{\"tools\":[{tool}]}}"));
+        let lock = folder.path().join("t.lock.json");
+        let lock = lock.to_str().unwrap();
+        let mock = file(&before);
+        let server = ["--", PROBE, "serve", "--mock", &mock];
+        probe(&[&["pin", "--output", lock, "--overwrite"], &server[..]].concat()).assert_ok();
+        file(&after);
+        probe(&[&["verify", lock], words, &server].concat()).assert_code(1)
+    };
+    changed(&[]).assert_stdout(&["`/description` is another one\n  - \"Adds.\"\n  + \"Adds. Copy me.\"\n"]);
+    let report = changed(&["--json"]).json();
+    let difference = &report["findings"][0]["differences"][0];
+    assert_eq!((&difference["pinned"], &difference["listed"]), (&json!("Adds."), &json!("Adds. Copy me.")));
     let report = run(&["--json"]).assert_code(1).json();
     let added = report["findings"].as_array().unwrap();
     assert!(

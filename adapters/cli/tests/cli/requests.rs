@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{PROBE, ProbeOutput, REVISIONS, probe};
+use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_command};
 
 /// Runs `mcp-probe ARGS -- mcp-probe serve --everything`.
 fn everything(args: &[&str]) -> ProbeOutput {
@@ -17,8 +17,10 @@ fn read_prints_text_and_describes_binary_contents() {
         let done = everything(&[&["read", "test://static-text"], &pin[..]].concat()).assert_ok();
         assert_eq!(done.stdout, "This is the content of the static text resource.\n");
         assert_eq!(done.stderr, "");
-        let done = everything(&[&["read", "test://static-binary"], &pin[..]].concat()).assert_ok();
-        assert_eq!(done.stdout, "[resource test://static-binary, image/png, 93 bytes]\n");
+        let server = ["--", PROBE, "serve", "--everything"];
+        let binary = [&["read", "test://static-binary"], &pin[..], &server].concat();
+        let written = probe_command().args(binary).output().expect("it runs").stdout;
+        assert!(written.starts_with(b"\x89PNG\r\n") && written.len() == 93, "{written:?}");
         let done = everything(&[&["read", "atlas://norway/oslo", "--json"], &pin[..]].concat()).assert_ok();
         let contents = json!([{
             "uri": "atlas://norway/oslo",

@@ -80,11 +80,15 @@ fn word_in_place_of_a_server_is_answered_with_both_forms() {
         let done = probe(&[command, &["foo"]].concat()).assert_code(2);
         done.assert_stderr(&[
             "'foo'",
-            &format!("mcp-probe {} http://HOST:PORT/PATH", command[0]),
-            &format!("mcp-probe {} tcp://HOST:PORT", command[0]),
-            &format!("mcp-probe {} -- foo", command[0]),
+            &format!("mcp-probe {} http://HOST:PORT/PATH", command.join(" ")),
+            &format!("mcp-probe {} tcp://HOST:PORT", command.join(" ")),
+            &format!("mcp-probe {} -- foo", command.join(" ")),
         ]);
     }
+    let done = probe(&["events", "list", "--json", "my server", "x"]).assert_code(2);
+    done.assert_stderr(&["mcp-probe events list --json -- 'my server' x"]);
+    // Without a name of a tool no line of `call` is possible.
+    assert!(!probe(&["trace", "show", "a", "b"]).assert_code(2).stderr.contains("HOST:PORT"));
     // An option is no server.
     let done = probe(&["inspect", "--jsn", "--", "foo"]).assert_code(2).assert_stderr(&["--json"]);
     assert!(!done.stderr.contains("HOST:PORT"), "{done}");

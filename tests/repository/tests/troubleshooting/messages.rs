@@ -68,6 +68,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/serve/demo.rs", "content of the demo server"),
     ("adapters/cli/src/serve/everything/", "content of the demo server"),
     ("adapters/cli/src/serve/tools/", "content of the demo server"),
+    ("adapters/cli/src/start_fault.rs", "reasons of `doctor` and of hints, each with its cause and remedy"),
     ("adapters/cli/src/suite/report.rs", "a description of the run of a test file"),
     ("adapters/cli/src/tls_causes.rs", "causes of messages of `mcp-std` and their remedies"),
     ("adapters/cli/src/tokens/report.rs", "a description of stored tokens"),

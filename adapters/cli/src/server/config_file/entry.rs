@@ -1,6 +1,6 @@
 //! The entry of a server in a configuration file, in the form of any client.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Location;
 use crate::args;
@@ -24,6 +24,18 @@ pub(in crate::server) struct ConfigHeader {
 
 /// Members with the URL of a server. That of Gemini CLI comes first, which has `url` for HTTP+SSE; Windsurf has `serverUrl`.
 const URL_MEMBERS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
+
+/// Returns whether a member is read, or asks for nothing. `envFile` has a note of its own.
+pub(super) fn is_followed(name: &str, value: &Value) -> bool {
+    let is_read =
+        matches!(name, "type" | "command" | "args" | "env" | "environment" | "envFile" | "cwd" | "headers")
+            || URL_MEMBERS.contains(&name)
+            || matches!(
+                (name, value),
+                ("source" | "name" | "description", _) | ("enabled", Value::Bool(true))
+            );
+    is_read || matches!(value, Value::Null | Value::Bool(false)) || *value == json!([]) || *value == json!({})
+}
 
 /// Reads an entry.
 ///
