@@ -247,7 +247,8 @@ impl Gateway {
                 }
             }
         }
-        engines.downstream.set_instructions(Some(joined.trim_end()).filter(|text| !text.is_empty()));
+        let joined = Some(joined.trim_end()).filter(|text| !text.is_empty());
+        server::set_instructions(engines.downstream, joined);
     }
 
     /// Returns whether an upstream is being started for the first time, so that what it offers and says is not known yet.

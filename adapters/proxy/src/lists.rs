@@ -392,8 +392,11 @@ impl Gateway {
             };
             let owner = relay.name().to_owned();
             if has_uri && self.is_shown_before(list, upstream, &name, &entry) {
-                let why = "is left out: another server has listed the same URI before";
-                self.note(format!("`{owner}`: the {} `{}` {why}", list.kind, convert::clip(&name)));
+                let shown = convert::clip(&name);
+                self.note(format!(
+                    "`{owner}`: the {} `{shown}` is left out: another server has listed the same URI before",
+                    list.kind
+                ));
                 continue;
             }
             let shown = if has_uri { name } else { self.shown_name(&owner, &name) };

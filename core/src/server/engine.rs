@@ -85,6 +85,11 @@ pub struct Engine {
     tables: Charge,
 }
 
+/// Replaces the [instructions](Config::instructions) of an engine for clients that connect or ask from now on.
+pub fn set_instructions(engine: &mut Engine, instructions: Option<&str>) {
+    Arc::make_mut(&mut engine.config).instructions = instructions.map(alloc::string::String::from);
+}
+
 impl Engine {
     /// Creates an engine without channels.
     #[must_use]
@@ -354,11 +359,6 @@ impl Engine {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Replaces the [instructions](Config::instructions) for clients that connect or ask from now on.
-    pub fn set_instructions(&mut self, instructions: Option<&str>) {
-        Arc::make_mut(&mut self.config).instructions = instructions.map(alloc::string::String::from);
     }
 
     /// Returns the client that made `call`.

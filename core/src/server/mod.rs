@@ -51,7 +51,7 @@ pub use authorization::{Authorization, Identity};
 pub use authorization::{Caller, ProvenKey};
 pub use config::Config;
 pub use custom_method::CustomMethod;
-pub use engine::Engine;
+pub use engine::{Engine, set_instructions};
 pub(crate) use engine::{can_answer, has_event, take_event};
 #[cfg(feature = "http")]
 pub(crate) use engine::{is_blocked, is_out_of_memory, memory};
