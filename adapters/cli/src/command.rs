@@ -259,6 +259,10 @@ mod tests {
                     folders.push(file);
                     continue;
                 }
+                // There are pictures beside the source.
+                if file.extension().is_none_or(|ending| ending != "rs") {
+                    continue;
+                }
                 let text = std::fs::read_to_string(&file).expect("a file");
                 let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
                 let text: String =
