@@ -477,15 +477,15 @@ impl OmissionNotes {
                 | Diagnostic::MoreUnreadableEntries { .. }
         );
         if is_omission {
-            self.note_text(diagnostic.to_string());
+            self.note_text(&diagnostic.to_string());
         }
         is_omission
     }
 
     /// Prints a sentence once.
-    pub(crate) fn note_text(&mut self, note: String) {
-        if self.0.len() < MAX_OMISSIONS && self.0.insert(note.clone()) {
-            print_note(&escape::line(&note));
+    pub(crate) fn note_text(&mut self, note: &str) {
+        if self.0.len() < MAX_OMISSIONS && self.0.insert(note.into()) {
+            print_note(&escape::line(note));
             if self.0.len() == MAX_OMISSIONS {
                 print_note(NO_FURTHER_NOTES);
             }

@@ -46,7 +46,7 @@ impl Gateway {
         let (kind, name, params) = match subject(&call, params.as_ref()) {
             Ok(Some((kind, name))) => {
                 match self.full_name(&name).filter(|_| matches!(kind, EntryKind::Tool | EntryKind::Prompt)) {
-                    Some(full) => (kind, full.clone(), with_name(&call, params, full)),
+                    Some(full) => (kind, full.clone(), with_name(&call, params.as_ref(), full)),
                     None => (kind, name, params),
                 }
             }
@@ -207,8 +207,8 @@ fn subject(call: &Call, params: Option<&RawJson>) -> Result<Option<(EntryKind, S
 }
 
 /// Returns the parameters of a call with the whole name of what it uses.
-fn with_name(call: &Call, params: Option<RawJson>, full: &str) -> Option<RawJson> {
-    let (given, full) = (given(call, params.as_ref())?, RawJson::encode(full).ok());
+fn with_name(call: &Call, params: Option<&RawJson>, full: &str) -> Option<RawJson> {
+    let (given, full) = (given(call, params)?, RawJson::encode(full).ok());
     match given.member("ref").filter(|_| call.method() == "completion/complete") {
         Some(reference) => {
             convert::with_member(&given, "ref", convert::with_member(&reference, "name", full))

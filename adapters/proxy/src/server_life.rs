@@ -73,7 +73,7 @@ impl ServerLife {
     }
 
     /// Returns whether the server is about to be started for the first time.
-    pub(super) const fn awaits_first_start(&self) -> bool {
+    pub(super) fn awaits_first_start(&self) -> bool {
         matches!(self.phase, Phase::Due(_) | Phase::Starting) && self.reason.is_empty()
     }
 

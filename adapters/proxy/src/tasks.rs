@@ -97,7 +97,7 @@ impl Relay {
             }
         }
         let is_known = tool.as_ref().is_some_and(|(name, _)| !self.tasks.plain.contains(name));
-        let is_task = form.unwrap_or(is_known && call.task_offer() != TaskOffer::None);
+        let is_task = form.unwrap_or_else(|| is_known && call.task_offer() != TaskOffer::None);
         let other_form = (tool.is_some() && form.is_none()).then_some(!is_task);
         let key = match tool.filter(|_| is_task) {
             Some((name, arguments)) => {

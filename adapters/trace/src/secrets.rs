@@ -259,7 +259,7 @@ fn value_at(text: &[u8], at: usize) -> Option<(FoundSecret, &[u8], bool)> {
 /// Returns whether a string of a message is a secret by the text before it, which has no member's name there.
 pub(crate) fn is_quoted_secret(before: &[u8], value: &[u8], is_name: &dyn Fn(&str) -> bool) -> bool {
     let before = before.trim_ascii_end();
-    let name = before.strip_suffix(b"=").or(before.strip_suffix(b":")).unwrap_or(before);
+    let name = before.strip_suffix(b"=").or_else(|| before.strip_suffix(b":")).unwrap_or(before);
     let is_word = name.len() < before.len() && !value.iter().any(u8::is_ascii_whitespace);
     (is_word || is_random(value))
         && name_before(before, name.trim_ascii_end().len(), 0).is_some_and(|(_, name)| is_name(name))
@@ -290,7 +290,7 @@ fn private_key(text: &[u8], at: usize) -> Option<FoundSecret> {
     let rest = core::str::from_utf8(text.get(at..)?.strip_prefix(b"-----BEGIN ")?).ok()?;
     let label = rest.find("PRIVATE KEY-----").filter(|label| *label < 24)?;
     let begin = at + 11 + label + 16;
-    let end = rest.find("-----END ").or(rest.find('"')).map_or(text.len(), |end| at + 11 + end);
+    let end = rest.find("-----END ").or_else(|| rest.find('"')).map_or(text.len(), |end| at + 11 + end);
     (begin < end).then_some(FoundSecret { begin, end, kind: Some("a private key") })
 }
 

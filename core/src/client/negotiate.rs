@@ -662,7 +662,8 @@ mod tests {
 
     fn begun(config: Config) -> (Negotiation, CommonState) {
         let mut common = CommonState::new(Arc::new(config));
-        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        common.main_channel =
+            Some(common.endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, ()));
         let mut negotiation = Negotiation::new();
         assert!(matches!(negotiation.begin(&mut common), NegotiationStep::Wait));
         (negotiation, common)
@@ -717,7 +718,8 @@ mod tests {
         };
         for versions in [VersionSet::MODERN, VersionSet::ALL] {
             let mut common = CommonState::new(Arc::new(Config::new("test", "1").versions(versions)));
-            common.main_channel = Some(common.endpoint.open_channel(false, ()));
+            common.main_channel =
+                Some(common.endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, ()));
             common.endpoint.limits = Arc::new(Limits::without_memory());
             match (versions, Negotiation::new().begin(&mut common)) {
                 (VersionSet::ALL, NegotiationStep::Wait) => {}

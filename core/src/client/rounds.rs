@@ -423,7 +423,8 @@ mod tests {
     fn connected() -> CommonState {
         let capabilities = Capabilities::new().with(Capability::Roots);
         let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));
-        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        common.main_channel =
+            Some(common.endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, ()));
         common.peer = Some(Peer {
             version: Version::V2026_07_28,
             info: None,

@@ -22,7 +22,8 @@ fn connected(version: Version) -> CommonState {
 
 fn connected_with(config: Config, version: Version) -> CommonState {
     let mut common = CommonState::new(Arc::new(config.versions(VersionSet::only(version))));
-    common.main_channel = Some(common.endpoint.open_channel(false, ()));
+    common.main_channel =
+        Some(common.endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, ()));
     let capabilities: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#;
     common.peer = Some(Peer {
         version,

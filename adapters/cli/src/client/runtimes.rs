@@ -63,12 +63,12 @@ impl RuntimeClient {
             Runtime::Smol => {
                 let options =
                     Options::<mcp_smol::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect_by(options, |opening| block_on(opening))?.map(Self::Smol)
+                spec.connect_by(options, block_on)?.map(Self::Smol)
             }
             Runtime::Tokio => {
                 let options =
                     Options::<mcp_tokio::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect_by(options, |opening| tokio_runtime::block_on(opening))?.map(Self::Tokio)
+                spec.connect_by(options, tokio_runtime::block_on)?.map(Self::Tokio)
             }
         })
     }

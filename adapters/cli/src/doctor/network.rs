@@ -141,7 +141,7 @@ pub(super) fn negotiate_tls(target: &HttpTarget, timeout: Duration) -> Result<Pa
 /// Explains a failed handshake.
 fn explain_tls(host: &str, error: &io::Error) -> Finding {
     let text = error.to_string();
-    let (why, fix) = tls_causes::cause(&text).unwrap_or(match error.kind() {
+    let (why, fix) = tls_causes::cause(&text).unwrap_or_else(|| match error.kind() {
         ErrorKind::TimedOut => (
             "the server accepts the connection and says nothing",
             "is it a server with TLS? Compare the port, and http with https",

@@ -327,7 +327,7 @@ impl GatewayLoop {
             while let Some((tool, schema)) = self.gateway.poll_header_tool() {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
-            self.front.note_omissions(&self.gateway.take_diagnostics(), self.gateway.take_notes());
+            self.front.note_omissions(&self.gateway.take_diagnostics(), &self.gateway.take_notes());
             let is_traced = self.front.is_traced();
             if is_traced {
                 self.front.show_tap();

@@ -131,11 +131,11 @@ impl Front {
     }
 
     /// Prints notes about entries that a relay left out, and others of it.
-    pub(crate) fn note_omissions(&mut self, diagnostics: &[Diagnostic], notes: Vec<String>) {
+    pub(crate) fn note_omissions(&mut self, diagnostics: &[Diagnostic], notes: &[String]) {
         for diagnostic in diagnostics {
             self.omission_notes.note(diagnostic);
         }
-        notes.into_iter().for_each(|note| self.omission_notes.note_text(note));
+        notes.iter().for_each(|note| self.omission_notes.note_text(note));
     }
 
     /// Tells what search saves, when all tools are known or have changed.

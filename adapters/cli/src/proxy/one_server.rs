@@ -202,7 +202,7 @@ impl Bridge {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
             self.front.note_search(self.relay.search_size());
-            self.front.note_omissions(&self.relay.take_diagnostics(), self.relay.take_notes());
+            self.front.note_omissions(&self.relay.take_diagnostics(), &self.relay.take_notes());
             if self.front.is_traced() {
                 self.front.show_tap();
                 if let Some(upstream) = self.upstream.upstream() {

@@ -50,7 +50,7 @@ fn begin(chain: &mut BridgeHarness) -> Call {
 fn messages(chain: &mut BridgeHarness) -> Vec<String> {
     let events = chain.take_client_events().into_iter();
     let messages = events.filter_map(|event| match event {
-        Event::Task { task, .. } => task.status_message.map(String::from),
+        Event::Task { task, .. } => task.status_message,
         _ => None,
     });
     messages.collect()
@@ -94,7 +94,7 @@ fn task_is_polled_cancelled_and_outlives_a_plain_call() {
         let key = start(&mut chain, TaskRequest::detached());
         let run = begin(&mut chain);
         let created = chain.outcome(key).expect("a task").parse::<Value>().expect("JSON");
-        let id = created.pointer("/task/taskId").unwrap_or(&created["taskId"]).clone();
+        let id = created.pointer("/task/taskId").unwrap_or_else(|| &created["taskId"]).clone();
         let poll = chain.call("tasks/get", &json!({"taskId": id}));
         assert_eq!(chain.result(poll)["status"], "working", "{down} {up}");
         let cancel = chain.call("tasks/cancel", &json!({"taskId": id}));

@@ -95,7 +95,7 @@ fn each_response_of_a_batch_must_fit_into_the_memory_by_itself() {
 #[test]
 fn answers_of_an_unfinished_batch_are_those_of_its_channel() {
     let (mut endpoint, first) = endpoint(Limits::default());
-    let second = endpoint.open_channel(false, Counting::default());
+    let second = endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, Counting::default());
     open(&mut endpoint, first, 2);
     let key = open(&mut endpoint, second, 2);
     answer(&mut endpoint, key, 1 + 1);
@@ -106,7 +106,7 @@ fn answers_of_an_unfinished_batch_are_those_of_its_channel() {
 #[test]
 fn complete_batches_of_an_ended_channel_alone_are_dropped() {
     let (mut endpoint, first) = endpoint(Limits::default());
-    let second = endpoint.open_channel(false, Counting::default());
+    let second = endpoint.open_channel(crate::calls::endpoint::IdlessErrors::Unsent, Counting::default());
     for (channel, pending) in [(first, 0), (first, 1), (second, 0), (first, 0), (second, 1)] {
         insert(&mut endpoint, channel, pending);
     }

@@ -37,7 +37,7 @@ pub(in crate::calls) fn endpoint(limits: Limits) -> (Endpoint<Counting>, Key) {
 
 pub(in crate::calls) fn with_channel(settings: &Settings) -> (Endpoint<Counting>, Key) {
     let mut endpoint = Endpoint::new(settings);
-    let channel = endpoint.open_channel(false, Counting::default());
+    let channel = endpoint.open_channel(IdlessErrors::Unsent, Counting::default());
     (endpoint, channel)
 }
 
@@ -133,7 +133,7 @@ fn deadlines_of_ended_calls_are_dropped_when_they_outnumber_the_live_ones() {
         endpoint.begin_call(call(RequestId::int(n))).expect("a new id");
         let call = outbound(&endpoint, channel, CallPurpose::Internal);
         endpoint.outbound.calls.insert(call);
-        endpoint.open_channel(false, Counting::default());
+        endpoint.open_channel(IdlessErrors::Unsent, Counting::default());
     }
     let (mut longest, live) = (0, 10 + 10 + 11);
     for n in 0..1_000 {

@@ -152,7 +152,7 @@ fn params_spans_point_at_members() {
     let at = e.params.meta.whole.start;
     let relative = e.params.meta.shifted(0u32.wrapping_sub(at));
     let known = e.params.meta.whole.slice(text).expect("_meta");
-    let text2: alloc::vec::Vec<u8> = format!(
+    let text2: Vec<u8> = format!(
         r#" {{"jsonrpc":"2.0","id":2,"method":"t","params":{{"_meta":{}}}}}"#,
         core::str::from_utf8(known).expect("UTF-8")
     )
