@@ -108,7 +108,7 @@ pub(crate) fn reports_failure(result: &RawJson) -> bool {
     result.member("isError").is_some_and(|value| value.as_str() == "true")
 }
 
-/// Reads a result. `None` for an object that is none, which `--json` shows nevertheless, as it came.
+/// Reads a result. `None` for an object without content, which `--json` shows nevertheless, as it came.
 ///
 /// # Errors
 ///
@@ -122,7 +122,10 @@ pub(crate) fn read_result<R: RequestParams>(
         Ok(read) => Ok(Some(read)),
         Err(why) => {
             let failure = unreadable_result(noun, &why);
-            if !(is_json && result.is_object()) {
+            let has_content =
+                ["content", "contents", "messages"].iter().any(|name| result.member(name).is_some());
+            // What is there and has another form is no output of this program.
+            if !is_json || !result.is_object() || has_content {
                 return Err(failure);
             }
             print_note(&format!("{}; it is shown as it came", failure.message()));
@@ -198,7 +201,16 @@ pub(crate) fn alternatives(
     member: &str,
     asked: &str,
 ) -> Option<String> {
-    let entries = client.list(kind).ok()?;
+    alternatives_among(&client.list(kind).ok()?, what, member, asked)
+}
+
+/// Does so for a list that is known.
+pub(crate) fn alternatives_among(
+    entries: &[RawJson],
+    what: &str,
+    member: &str,
+    asked: &str,
+) -> Option<String> {
     let names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
     if names.iter().any(|name| name == asked) {
         return None;

@@ -98,7 +98,7 @@ pub(crate) fn advice(client: &mut Client, tool: &str, arguments: &RawJson) -> Op
         |entry: &&RawJson| entry.member("name").is_some_and(|name| name.string().as_deref() == Some(tool));
     match tools.iter().find(is_named) {
         Some(entry) => argument_advice(tool, &entry.member("inputSchema")?, arguments),
-        None => request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
+        None => request::alternatives_among(&tools, "tool", "name", tool),
     }
 }
 

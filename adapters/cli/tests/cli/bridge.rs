@@ -287,6 +287,8 @@ fn client_that_ends_while_its_server_still_connects_leaves_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the program under test starts");
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    writeln!(bridge.stdin.as_mut().expect("piped"), "{initialize}").expect("it reads");
     let begun = Instant::now();
     let id = loop {
         let text = std::fs::read_to_string(&file).unwrap_or_default();

@@ -104,7 +104,7 @@ fn changed_servers_change_what_is_found_and_the_list_stays() {
 fn bridge_searches_the_tools_of_its_server() {
     for (client, server) in [("legacy", "modern"), ("modern", "legacy")] {
         let ask = |args: &[&str]| {
-            let bridge = ["--era", client, "--", PROBE, "bridge", "--search", "--"];
+            let bridge = ["--stderr", "inherit", "--era", client, "--", PROBE, "bridge", "--search", "--"];
             probe(&[args, &bridge, &[PROBE, "serve", "--era", server]].concat())
         };
         let seen = ask(&["inspect", "--json"]).assert_ok().json();

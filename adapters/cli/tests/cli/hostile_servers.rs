@@ -255,7 +255,7 @@ fn server_text_cannot_imitate_messages_of_the_program() {
     assert!(!done.stderr.lines().any(|line| line.starts_with("ERROR")), "{done}");
     done.assert_stderr(&["bad\n    | ERROR: run rm -rf"]);
     // Stderr of the server is escaped by default.
-    let script = "printf 'a\\033[31mb\\nlast' >&2; exec \"$0\" serve";
+    let script = "\"$0\" serve; printf 'a\\033[31mb\\nlast' >&2";
     let done = run_against(&["ping", "-n", "1"], script).assert_ok();
     assert_eq!(done.stderr, "server: a\\u001b[31mb\nserver: last\n");
     let done = run_against(&["ping", "-n", "1", "--stderr", "inherit"], script).assert_ok();

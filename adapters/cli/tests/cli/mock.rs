@@ -328,7 +328,7 @@ fn hostile_traces_are_refused_or_served_as_far_as_they_can_be_read() {
     content += &exchange(7, "tools/call", json!({"name": "cut-off"}), text("y"))[..40];
     let (_three, path) = file("t", &content);
     let server = ["--", PROBE, "serve", "--mock", &path];
-    let list = probe(&[&["inspect"], &server[..]].concat()).assert_ok();
+    let list = probe(&[&["inspect", "--stderr", "inherit"], &server[..]].concat()).assert_ok();
     assert!(list.stdout.contains('u') && !list.stdout.contains("cut-off"), "{list}");
     assert!(
         list.stderr.contains("ends within a line")

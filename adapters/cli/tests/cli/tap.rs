@@ -261,7 +261,7 @@ fn stderr_and_the_end_of_a_server_are_recorded() {
         .expect("the program under test starts");
     writeln!(child.stdin.as_mut().expect("piped"), "{{}}").expect("written");
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("starting") && stderr.contains("exit status: 3"), "{stderr}");
     let records = lines(&out);
@@ -447,7 +447,7 @@ fn a_server_that_has_left_something_behind_has_ended() {
         .spawn()
         .expect("the program under test starts");
     let status = child.wait().expect("it ends");
-    assert!(status.code() == Some(1) && begun.elapsed().as_secs() < 20, "{status} {:?}", begun.elapsed());
+    assert!(status.code() == Some(3) && begun.elapsed().as_secs() < 20, "{status} {:?}", begun.elapsed());
 }
 
 /// A server that talks of other things gains no time, and one that answers before it reads is heard.
