@@ -108,9 +108,7 @@ impl Gateway {
             let decide = |upstream: &str, resource| decide_following(&policy, caller, upstream, resource);
             // To this caller the resource is that of the first upstream which it sees.
             before.iter().all(|upstream| matches!(decide(upstream, &followed), Decision::Hide))
-                && [&followed, &part]
-                    .into_iter()
-                    .all(|resource| matches!(decide(&own, resource), Decision::Allow | Decision::Rewrite(_)))
+                && [&followed, &part].into_iter().all(|resource| decide(&own, resource).is_shown())
         })
     }
 }

@@ -18,7 +18,7 @@ use super::policy::{Access, Decision, Policy};
 use super::relay::{ClientCount, Engines, Relay, recall_inputs};
 use super::relayed_call::{DownstreamCall, RetryToken};
 use super::resources::ResourceOwners;
-use super::search::ToolSearch;
+use super::search::{Catalogue, ToolSearch};
 
 /// Engine of an upstream, and the current time on its clock.
 #[derive(Debug)]
@@ -182,8 +182,10 @@ impl Gateway {
         let place = (number, name);
         let mut relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
         relay.has_policy = self.has_policy();
-        relay.hides_tools = self.search.is_some();
         relay.calls.instance = self.instance;
+        if self.search.is_some() {
+            relay.hide_tools();
+        }
         self.upstreams.push(Some(relay));
         self.needs_routing = true;
         Ok(index)
@@ -209,7 +211,6 @@ impl Gateway {
         self.fail_parts(engines, upstream, "it was removed");
         let why = RpcError::internal("the server was removed from the gateway");
         self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
-        self.forget_tools(engines, upstream);
         let removed = self.upstreams.get_mut(upstream).and_then(Option::take);
         self.owners.forget(upstream);
         for told in self.followed.values_mut() {
@@ -223,6 +224,7 @@ impl Gateway {
             self.removed_header_tools.extend(relay.into_header_tools());
         }
         self.announce_changes(engines);
+        self.finish_searches(engines);
     }
 
     /// Tells clients that lists may have changed, for example because the policy decides otherwise now. That of tools does not change
@@ -295,7 +297,6 @@ impl Gateway {
         self.join_instructions(engines);
         self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
-        self.read_tools(engines, upstream);
         self.needs_routing = true;
     }
 
@@ -303,7 +304,6 @@ impl Gateway {
     pub fn handle_start_failure(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, reason: &str) {
         self.with(engines, upstream, |relay, engines| relay.handle_start_failure(engines, reason));
         self.fail_parts(engines, upstream, reason);
-        self.close_searches(engines, upstream);
     }
 
     /// Returns the fault that ended an upstream that is to be let go of; `None` if no client used it.
@@ -398,7 +398,7 @@ impl Gateway {
             ServerEvent::Call(call) => self.handle_call(engines, call),
             ServerEvent::Cancelled { call, reason } => {
                 self.cancel_list(engines, call);
-                self.cancel_search(call);
+                self.search.iter_mut().for_each(|search| search.cancel(call));
                 self.with_each(engines, |relay, engines| relay.cancel(engines, call, &reason));
             }
             ServerEvent::ParkedCallDropped { state } => {
@@ -446,9 +446,6 @@ impl Gateway {
             ClientEvent::Done { call, outcome, .. } if self.lists.has_part(upstream, call) => {
                 return self.handle_part(engines, upstream, call, outcome);
             }
-            ClientEvent::Done { call, outcome, .. } if self.reads_tools(upstream, call) => {
-                return self.handle_tools(engines, upstream, outcome);
-            }
             ClientEvent::Changed { change: Change::Resources, .. } => self.owners.note_change(upstream),
             _ => {}
         }
@@ -471,7 +468,8 @@ impl Gateway {
             }
         }
         self.route_if_due(engines);
-        self.refresh_tools(engines);
+        self.with_each(engines, |relay, engines| relay.with_catalogue(engines, Catalogue::refresh));
+        self.finish_searches(engines);
         self.with_each(engines, Relay::process_pending);
     }
 
@@ -487,7 +485,6 @@ impl Gateway {
     pub fn handle_timeout(&mut self, engines: &mut GatewayEngines<'_>) {
         self.with_each(engines, |relay, engines| relay.handle_timeout(engines));
         self.finish_late_lists(engines);
-        self.finish_late_searches(engines);
     }
 
     /// Returns the next tool to register with a server over HTTP, with its schema.

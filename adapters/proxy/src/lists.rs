@@ -327,25 +327,25 @@ impl Gateway {
 
     /// Returns whether the client may learn of an upstream that is left out.
     pub(crate) fn is_named(&self, caller: &Caller, kind: EntryKind, upstream: &str) -> bool {
-        let nothing = RawJson::empty_object();
-        let access = Access { caller, upstream, kind, name: "", payload: &nothing, is_use: false };
-        matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
+        self.decide_listed(caller, upstream, (kind, "", &RawJson::empty_object())).is_shown()
+    }
+
+    /// Decides about an entry of a list.
+    pub(crate) fn decide_listed(
+        &self,
+        caller: &Caller,
+        upstream: &str,
+        (kind, name, payload): (EntryKind, &str, &RawJson),
+    ) -> Decision {
+        self.decide(&Access { caller, upstream, kind, name, payload, is_use: false })
     }
 
     /// Returns whether a resource belongs to an upstream that was added before, of which the client may see it.
     fn is_shown_before(&self, list: &MergedList, upstream: usize, uri: &str, entry: &RawJson) -> bool {
         let owners = self.owners.of_entry(list.kind, uri).iter().take_while(|owner| **owner < upstream);
-        owners.filter_map(|owner| self.relay(*owner)).any(|relay| {
-            let access = Access {
-                caller: list.call.caller(),
-                upstream: relay.name(),
-                kind: list.kind,
-                name: uri,
-                payload: entry,
-                is_use: false,
-            };
-            matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
-        })
+        let entry = (list.kind, uri, entry);
+        let mut relays = owners.filter_map(|owner| self.relay(*owner));
+        relays.any(|relay| self.decide_listed(list.call.caller(), relay.name(), entry).is_shown())
     }
 
     /// Adds the entries of one upstream that the client may see, by the names that it knows them by.
@@ -377,20 +377,12 @@ impl Gateway {
                 self.owners.claim(list.kind, &name, upstream);
             }
             let Some(relay) = self.relay(upstream) else { return };
-            let access = Access {
-                caller: list.call.caller(),
-                upstream: relay.name(),
-                kind: list.kind,
-                name: &name,
-                payload: &entry,
-                is_use: false,
-            };
-            let entry = match self.decide(&access) {
+            let owner = relay.name().to_owned();
+            let entry = match self.decide_listed(list.call.caller(), &owner, (list.kind, &name, &entry)) {
                 Decision::Allow => entry,
                 Decision::Rewrite(entry) => entry,
                 Decision::Hide | Decision::Refuse(_) => continue,
             };
-            let owner = relay.name().to_owned();
             if has_uri && self.is_shown_before(list, upstream, &name, &entry) {
                 let shown = convert::clip(&name);
                 self.note(format!(

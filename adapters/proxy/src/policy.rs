@@ -42,6 +42,13 @@ pub enum Decision {
     Refuse(RpcError),
 }
 
+impl Decision {
+    /// Returns whether the entry is listed, or used.
+    pub(crate) const fn is_shown(&self) -> bool {
+        matches!(self, Self::Allow | Self::Rewrite(_))
+    }
+}
+
 /// Decides about each entry of a list and each use of an entry.
 #[derive(Clone)]
 pub(crate) struct Policy(pub(crate) Arc<dyn Fn(&Access<'_>) -> Decision + Send + Sync>);

@@ -16,7 +16,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::logs::UpstreamLogLevel;
-use super::search::RelaySearch;
+use super::search::{Catalogue, ToolSearch};
 use super::server_life::ServerLife;
 use super::subscriptions::{Notice, UpstreamSubscriptions};
 use super::tasks::{ServerTasks, is_continued};
@@ -77,12 +77,12 @@ pub struct Relay {
     user: User,
     /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
-    /// The tools behind `search` and `call`, if the bridge has them. A gateway has its own.
-    pub(super) search: Option<RelaySearch>,
-    /// Whether clients see none of the tools, and are not told when they change.
-    pub(super) hides_tools: bool,
-    /// Whether such a change has not been heeded yet.
-    pub(super) tools_changed: bool,
+    /// Calls of `search` and `call`, if the bridge has these. A gateway has its own.
+    pub(super) search: Option<ToolSearch>,
+    /// The tools of the server, if clients see none of them and are not told when they change.
+    pub(super) catalogue: Option<Catalogue>,
+    /// Whether a search waits for them.
+    pub(super) is_searched: bool,
     /// Changes of which the gateway tells those who may know of them, because there is a policy.
     pub(super) notices: Vec<Notice>,
     /// Name of the server in a gateway.
@@ -151,8 +151,8 @@ impl Relay {
             user: User::None,
             has_policy: false,
             search: None,
-            hides_tools: false,
-            tools_changed: false,
+            catalogue: None,
+            is_searched: false,
             notices: Vec::new(),
             name: None,
             prefix: None,
@@ -300,11 +300,7 @@ impl Relay {
     pub fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
             server::Event::Call(call) if is_continued(&call) => self.resume_call(engines, call),
-            server::Event::Call(call) => {
-                if let Some(delivery) = self.handle_search(engines, call) {
-                    self.handle_call(engines, delivery);
-                }
-            }
+            server::Event::Call(call) => self.handle_new_call(engines, call),
             server::Event::Cancelled { call, reason } => self.cancel(engines, call, &reason),
             server::Event::ParkedCallDropped { state } => {
                 if let Some(token) = relayed_call::RetryToken::decode(&state) {
@@ -342,7 +338,7 @@ impl Relay {
             _ => "it was given up",
         };
         self.unfound.retain(|(unfound, _)| unfound.id() != call);
-        self.cancel_search(call);
+        self.search.iter_mut().for_each(|search| search.cancel(call));
         if self.drop_held_call(call) {
             return;
         }
@@ -422,7 +418,9 @@ impl Relay {
     pub fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
         match event {
             client::Event::Done { call, outcome, .. } if self.reads_tools(call) => {
-                self.handle_tools(engines, outcome);
+                self.with_catalogue(engines, |catalogue, _, upstream| {
+                    catalogue.handle_page(outcome, upstream)
+                });
             }
             client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),
             client::Event::Progress { call, progress } => {
@@ -480,8 +478,8 @@ impl Relay {
 
     /// Tells the clients of changes, or the gateway if its policy decides who is told.
     pub(super) fn announce(&mut self, engines: &mut Engines<'_>, mut notices: Vec<Notice>) {
-        if self.hides_tools {
-            self.tools_changed |= notices.iter().any(|notice| notice.change == Change::Tools);
+        if let Some(catalogue) = &mut self.catalogue {
+            catalogue.is_stale |= notices.iter().any(|notice| notice.change == Change::Tools);
             notices.retain(|notice| notice.change != Change::Tools);
         }
         if self.has_policy {
@@ -626,7 +624,8 @@ impl Relay {
     /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
     pub fn process_pending(&mut self, engines: &mut Engines<'_>) {
         self.send_due_inputs(engines);
-        self.refresh_tools(engines);
+        self.with_catalogue(engines, Catalogue::refresh);
+        self.finish_searches(engines);
         self.update_use(engines.now);
         if self.life.is_running() {
             if self.subscriptions.update(engines) {
@@ -646,7 +645,8 @@ impl Relay {
             self.subscriptions.next_retry(),
             self.gather_deadline,
             self.life.next_deadline(),
-            self.search.as_ref().and_then(RelaySearch::next_deadline),
+            self.search.as_ref().and_then(ToolSearch::next_deadline),
+            self.catalogue.as_ref().and_then(Catalogue::next_read),
         ];
         all.into_iter().flatten().min()
     }
@@ -657,7 +657,6 @@ impl Relay {
             self.cancel_upstream(engines, &relayed, "no answer in time");
         }
         self.subscriptions.handle_timeout(engines.now);
-        self.finish_searches(engines);
         // Calls of the last batch may be new.
         self.update_use(engines.now);
         self.life.handle_timeout(engines.now);

@@ -21,9 +21,7 @@ impl Gateway {
             self.with(engines, upstream, |relay, engines| relay.resume_call(engines, call));
             return;
         }
-        if let Some((call, params)) = self.handle_search(engines, call) {
-            self.route_call(engines, call, params);
-        }
+        self.handle_search(engines, call);
     }
 
     /// Sends a call where it belongs; `params` are in place of its own.

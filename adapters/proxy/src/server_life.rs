@@ -13,6 +13,7 @@ use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
 use super::convert;
 use super::relay::{Engines, Relay, server_gone_error};
 use super::relayed_call::Delivery;
+use super::search::Catalogue;
 use super::subscriptions::Notice;
 
 /// Whether the server runs, and since or until when.
@@ -150,6 +151,7 @@ impl Relay {
         let is_used = !self.calls.is_empty()
             || !self.held_calls.is_empty()
             || self.listing > 0
+            || self.is_searched
             || !self.upstream_requests.is_empty()
             || !self.unassigned_inputs.is_empty()
             || self.subscriptions.is_following();
@@ -205,10 +207,10 @@ impl Relay {
         let followed = self.subscriptions.followed().cloned().map(Change::Resource);
         let changes = [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed);
         self.announce(engines, changes.map(Notice::from).collect());
-        self.read_tools(engines);
         for call in core::mem::take(&mut self.held_calls) {
             self.handle_call(engines, call);
         }
+        self.with_catalogue(engines, Catalogue::read);
     }
 
     /// Handles a server that could not be started. The calls that waited for it are refused.
@@ -219,7 +221,7 @@ impl Relay {
         for call in core::mem::take(&mut self.held_calls) {
             self.fail_delivery(engines, call.call, call.others, error.clone());
         }
-        self.give_searches_up(engines);
+        self.catalogue.iter_mut().for_each(Catalogue::handle_start_failure);
     }
 
     /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log

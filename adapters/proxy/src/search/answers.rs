@@ -1,13 +1,16 @@
-//! The two tools: what clients see of them, their arguments, and their answers.
+//! The two tools: what clients see of them, their arguments, the calls of them that wait, and their answers.
+
+use alloc::collections::BTreeSet;
 
 use mcp_proto::model::{CallToolResult, Map};
 use mcp_proto::server::{Call, Engine};
-use mcp_proto::{EncodeError, Instant, RawJson, RpcError, UseError};
+use mcp_proto::{CallId, EncodeError, Instant, RawJson, RpcError, UseError};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::IndexedTool;
 use super::ranking::{Document, rank};
 use crate::convert;
+use crate::lists::LIST_TIMEOUT;
 
 /// Name of the tool that finds tools.
 pub(crate) const SEARCH: &str = "search";
@@ -30,6 +33,83 @@ pub(crate) enum Wanted {
     Tools(Query),
     /// A tool of this name, which is called with these parameters.
     Tool(String, RawJson),
+}
+
+/// Calls that wait for tools. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
+#[derive(Debug, Default)]
+pub(crate) struct ToolSearch {
+    waiting: Vec<WaitingCall>,
+}
+
+/// A call that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingCall {
+    pub(crate) call: Call,
+    pub(crate) wanted: Wanted,
+    deadline: Instant,
+    /// Upstreams whose tools are not read yet.
+    pub(crate) open: BTreeSet<usize>,
+}
+
+impl ToolSearch {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|waiting| waiting.deadline).min()
+    }
+
+    /// Lets a call wait for the tools of some upstreams, which are in use meanwhile.
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        call: Call,
+        wanted: Wanted,
+        open: impl IntoIterator<Item = usize>,
+    ) {
+        let (deadline, open) = (now + LIST_TIMEOUT, open.into_iter().collect());
+        self.waiting.push(WaitingCall { call, wanted, deadline, open });
+    }
+
+    /// Returns whether a call waits for the tools of an upstream.
+    pub(crate) fn awaits(&self, upstream: usize) -> bool {
+        self.waiting.iter().any(|waiting| waiting.open.contains(&upstream))
+    }
+
+    /// Forgets a waiting call that its client has cancelled, if the call is one.
+    pub(crate) fn cancel(&mut self, id: CallId) {
+        self.waiting.retain(|waiting| waiting.call.id() != id);
+    }
+
+    /// Takes the calls that go on: those that wait for no upstream any more whose tools are to come, and those whose time is over.
+    pub(crate) fn take_over(&mut self, now: Instant, is_open: impl Fn(usize) -> bool) -> Vec<WaitingCall> {
+        for waiting in &mut self.waiting {
+            waiting.open.retain(|upstream| is_open(*upstream));
+        }
+        let is_over = |waiting: &WaitingCall| waiting.open.is_empty() || waiting.deadline <= now;
+        let (over, waiting) = core::mem::take(&mut self.waiting).into_iter().partition(is_over);
+        self.waiting = waiting;
+        over
+    }
+}
+
+/// Reads what a call wants, or `None` of a call that is for neither of the two tools. Returns nothing if it is answered: one for the
+/// list, and one with wrong arguments.
+pub(crate) fn read(engine: &mut Engine, now: Instant, call: Call) -> Option<(Call, Option<Wanted>)> {
+    let name = call.tool_call().map(|tool| tool.name.into_owned());
+    let wanted = match (call.method(), name.as_deref()) {
+        ("tools/list", _) => {
+            answer_list(engine, now, &call);
+            return None;
+        }
+        ("tools/call", Ok(SEARCH)) => query(&call),
+        ("tools/call", Ok(CALL)) => called(&call),
+        _ => return Some((call, None)),
+    };
+    match wanted {
+        Ok(wanted) => Some((call, Some(wanted))),
+        Err(why) => {
+            answer(engine, now, &call, &CallToolResult::error(why));
+            None
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -59,22 +139,22 @@ struct Found<'a> {
 /// # Errors
 ///
 /// Returns what is wrong, for the model.
-pub(crate) fn query(call: &Call) -> Result<Query, String> {
+fn query(call: &Call) -> Result<Wanted, String> {
     let SearchArguments { query: text, limit } = arguments(call, SEARCH)?;
     let limit = limit.unwrap_or(DEFAULT_LIMIT);
     if !(1.0..=MAX_LIMIT).contains(&limit) || limit.fract() != 0.0 {
         return Err(format!("`{SEARCH}`: `limit` is not a whole number from 1 to {MAX_LIMIT}"));
     }
     // In these bounds the number is exact.
-    Ok(Query { text, limit: limit as usize })
+    Ok(Wanted::Tools(Query { text, limit: limit as usize }))
 }
 
-/// Reads the arguments of a `call`: returns the name of the tool, and the parameters of the call of it.
+/// Reads the arguments of a `call`.
 ///
 /// # Errors
 ///
 /// Returns what is wrong, for the model.
-pub(crate) fn called(call: &Call) -> Result<(String, RawJson), String> {
+fn called(call: &Call) -> Result<Wanted, String> {
     let CallArguments { name, arguments } = arguments(call, CALL)?;
     let arguments = arguments.filter(|arguments| arguments.as_str() != "null");
     let arguments = arguments.unwrap_or_else(RawJson::empty_object);
@@ -84,7 +164,8 @@ pub(crate) fn called(call: &Call) -> Result<(String, RawJson), String> {
     let params = call.params().unwrap_or_else(RawJson::empty_object);
     let params = convert::with_member(&params, "name", RawJson::encode(&name).ok());
     let params = params.and_then(|params| convert::with_member(&params, "arguments", Some(arguments)));
-    params.map(|params| (name, params)).ok_or_else(|| format!("`{CALL}`: the parameters cannot be read"))
+    let wanted = params.map(|params| Wanted::Tool(name, params));
+    wanted.ok_or_else(|| format!("`{CALL}`: the parameters cannot be read"))
 }
 
 fn arguments<T: for<'de> Deserialize<'de>>(call: &Call, tool: &str) -> Result<T, String> {
@@ -93,12 +174,23 @@ fn arguments<T: for<'de> Deserialize<'de>>(call: &Call, tool: &str) -> Result<T,
     arguments.parse().map_err(|error| convert::clip(&format!("`{tool}`: wrong arguments: {error}")))
 }
 
+/// Returns the result of a search among these tools, or that of a call of none of them.
+pub(crate) fn result(wanted: &Wanted, tools: &[&IndexedTool]) -> CallToolResult<'static> {
+    match wanted {
+        Wanted::Tools(query) => match found(query, tools) {
+            Ok(found) => CallToolResult::structured(found),
+            Err(error) => CallToolResult::error(error.to_string()),
+        },
+        Wanted::Tool(name, _) => CallToolResult::error(unknown(name, tools)),
+    }
+}
+
 /// Returns the best of these tools for a query, as an object with the list `tools`.
 ///
 /// # Errors
 ///
 /// Fails if they cannot be encoded.
-pub(crate) fn found(query: &Query, tools: &[&IndexedTool]) -> Result<RawJson, EncodeError> {
+fn found(query: &Query, tools: &[&IndexedTool]) -> Result<RawJson, EncodeError> {
     let best = best(&query.text, tools, query.limit);
     let best = best.into_iter().map(|tool| Found {
         name: &tool.shown,
@@ -109,7 +201,7 @@ pub(crate) fn found(query: &Query, tools: &[&IndexedTool]) -> Result<RawJson, En
 }
 
 /// Returns what is said of a name that no tool has: the names that are nearest, by spelling and then by words.
-pub(crate) fn unknown(name: &str, tools: &[&IndexedTool]) -> String {
+fn unknown(name: &str, tools: &[&IndexedTool]) -> String {
     let spelled = |tool: &&&IndexedTool| {
         let allowed = name.chars().count().min(tool.shown.chars().count()) / 4;
         distance(name, &tool.shown).filter(|distance| *distance <= allowed)
@@ -157,7 +249,7 @@ fn distance(one: &str, other: &str) -> Option<usize> {
 }
 
 /// Answers a call for the list, which has one page.
-pub(crate) fn answer_list(engine: &mut Engine, now: Instant, call: &Call) {
+fn answer_list(engine: &mut Engine, now: Instant, call: &Call) {
     let cursor = call.params().and_then(|params| params.member("cursor"));
     let answered = match (cursor.filter(|cursor| cursor.as_str() != "null"), RawJson::new(LIST)) {
         (None, Ok(list)) => engine.complete_raw(now, call.id(), &list),

@@ -1,196 +1,133 @@
-//! The tools of the server of a bridge behind `search` and `call`.
+//! The tools of one server behind `search` and `call`: those of a bridge, and the catalogue of an upstream of a gateway.
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{self, Call};
-use mcp_proto::{
-    CallError, CallId, CallKey, Capability, EntryKind, Instant, Limits, RawJson, VersionSet, client,
-};
+use mcp_proto::{CallKey, Capability, Instant, Limits, RawJson, VersionSet, client};
 
-use super::answers::{self, CALL, Query, SEARCH, Wanted};
+use super::answers::{self, ToolSearch, WaitingCall, Wanted};
 use super::catalogue::{Catalogue, IndexedTool};
 use super::gateway::SearchSize;
 use crate::gateway::UpstreamEngine;
-use crate::lists::LIST_TIMEOUT;
 use crate::relay::{Engines, Relay, server_config};
 use crate::relayed_call::Delivery;
-
-/// The tools of a server, and the calls that wait for them. The number of these is bounded by [`mcp_proto::Limits::max_live_calls`].
-#[derive(Debug)]
-pub(crate) struct RelaySearch {
-    catalogue: Catalogue,
-    waiting: Vec<(Call, Wanted, Instant)>,
-}
-
-impl RelaySearch {
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.iter().map(|(_, _, deadline)| *deadline).chain(self.catalogue.next_read()).min()
-    }
-}
 
 impl Relay {
     /// Shows two tools in place of those of the server, as [`Gateway::with_search`](crate::Gateway::with_search) does. They precede tools
     /// of the server with their names, which can be called by `call`.
     #[must_use]
     pub fn with_search(mut self) -> Self {
-        self.search = Some(RelaySearch { catalogue: Catalogue::new(""), waiting: Vec::new() });
-        // To be read at first.
-        (self.hides_tools, self.tools_changed) = (true, true);
+        self.search = Some(ToolSearch::default());
+        self.hide_tools();
         self
     }
 
     /// Returns what search saves; `None` without search, and while the tools of the server are being read.
     #[must_use]
     pub fn search_size(&self) -> Option<SearchSize> {
-        let search = self.search.as_ref().filter(|search| search.catalogue.is_known())?;
-        Some(SearchSize::of(search.catalogue.tools()))
+        let catalogue = self.catalogue.as_ref().filter(|catalogue| catalogue.is_known())?;
+        Some(SearchSize::of(catalogue.tools()))
+    }
+
+    // ---- catalogue -------------------------------------------------------------------------------------------
+
+    /// Reads the tools of the server for searches, and tells no client when they change.
+    pub(crate) fn hide_tools(&mut self) {
+        self.catalogue = Some(Catalogue::new(self.prefix.as_deref().unwrap_or_default()));
     }
 
     /// Returns whether the tools of the server are to come.
-    fn is_list_open(&self, now: Instant) -> bool {
-        let Some(search) = &self.search else { return false };
-        let is_to_come = if self.life.is_running() {
-            self.tools_changed || search.catalogue.is_reading()
-        } else {
-            self.life.absence(now).is_none()
-        };
-        is_to_come && !search.catalogue.is_known()
+    pub(crate) fn is_list_open(&self, now: Instant) -> bool {
+        self.catalogue.as_ref().is_some_and(|catalogue| {
+            catalogue.is_reading() || (catalogue.awaits_start() && self.life.absence(now).is_none())
+        })
     }
 
-    // ---- upstream --------------------------------------------------------------------------------------------
-
-    /// Reads the tools of a server that was started.
-    pub(crate) fn read_tools(&mut self, engines: &mut Engines<'_>) {
-        let Some(search) = &mut self.search else { return };
-        self.tools_changed = false;
-        search.catalogue.read(engines.now, upstream_of(engines));
-        self.finish_searches(engines);
+    /// Returns whether the last attempt to read the tools has failed, so that what is called may be one.
+    pub(crate) fn has_failed_list(&self) -> bool {
+        self.catalogue.as_ref().is_some_and(|catalogue| catalogue.failure().is_some())
     }
 
-    /// Reads the tools again if the server has told that they have changed, when the time for that has come.
-    pub(crate) fn refresh_tools(&mut self, engines: &mut Engines<'_>) {
-        let Some(search) = &mut self.search else { return };
-        let is_running = self.life.is_running();
-        let has_changed = is_running && core::mem::take(&mut self.tools_changed);
-        let (now, upstream) = (engines.now, is_running.then(|| upstream_of(engines)));
-        if search.catalogue.refresh(now, has_changed, upstream) {
-            self.finish_searches(engines);
+    /// Returns whether a tool of the server has this name for clients.
+    pub(crate) fn has_tool(&self, shown: &str) -> bool {
+        self.catalogue.as_ref().is_some_and(|catalogue| catalogue.has_tool(shown))
+    }
+
+    /// Returns whether a name may be one of a tool of the server.
+    pub(crate) fn may_have_tool(&self, shown: &str) -> bool {
+        self.catalogue.as_ref().is_some_and(Catalogue::may_have_others) || self.has_tool(shown)
+    }
+
+    /// Calls a function with the catalogue, if there is one, the time, and the engine of the server, if that runs.
+    pub(crate) fn with_catalogue(
+        &mut self,
+        engines: &mut Engines<'_>,
+        act: impl FnOnce(&mut Catalogue, Instant, Option<UpstreamEngine<'_>>),
+    ) {
+        let upstream = UpstreamEngine { now: engines.upstream_now, engine: engines.upstream };
+        if let Some(catalogue) = &mut self.catalogue {
+            act(catalogue, engines.now, Some(upstream).filter(|_| self.life.is_running()));
         }
     }
 
     /// Returns whether a call to the server reads its tools.
     pub(crate) fn reads_tools(&self, call: CallKey) -> bool {
-        self.search.as_ref().is_some_and(|search| search.catalogue.has_call(call))
+        self.catalogue.as_ref().is_some_and(|catalogue| catalogue.has_call(call))
     }
 
-    pub(crate) fn handle_tools(&mut self, engines: &mut Engines<'_>, outcome: Result<RawJson, CallError>) {
-        let Some(search) = &mut self.search else { return };
-        search.catalogue.handle_page(outcome, upstream_of(engines));
-        self.finish_searches(engines);
-    }
+    // ---- bridge ----------------------------------------------------------------------------------------------
 
-    // ---- downstream ------------------------------------------------------------------------------------------
-
-    /// Answers a call of one of the two tools, or of their list. Returns any other one, to be relayed.
-    pub(crate) fn handle_search(&mut self, engines: &mut Engines<'_>, call: Call) -> Option<Delivery> {
+    /// Relays a call, unless it is one of the two tools, or of their list.
+    pub(crate) fn handle_new_call(&mut self, engines: &mut Engines<'_>, call: Call) {
         if self.search.is_none() {
-            return Some(call.into());
+            return self.handle_call(engines, call.into());
         }
-        if call.method() == EntryKind::Tool.list_method() {
-            answers::answer_list(engines.downstream, engines.now, &call);
-            return None;
-        }
-        let name = call.tool_call().map(|tool| tool.name.into_owned());
-        let wanted = match name.as_deref().map(|name| (call.method(), name)) {
-            Ok(("tools/call", SEARCH)) => answers::query(&call).map(Wanted::Tools),
-            Ok(("tools/call", CALL)) => {
-                answers::called(&call).map(|(name, params)| Wanted::Tool(name, params))
+        match answers::read(engines.downstream, engines.now, call) {
+            Some((call, None)) => self.handle_call(engines, call.into()),
+            Some((call, Some(wanted))) => {
+                let is_ready =
+                    matches!(&wanted, Wanted::Tool(name, _) if self.has_failed_list() || self.has_tool(name));
+                if !is_ready {
+                    self.with_catalogue(engines, Catalogue::retry);
+                }
+                if let Some(search) = &mut self.search {
+                    search.add(engines.now, call, wanted, Some(0).filter(|_| !is_ready));
+                }
             }
-            _ => return Some(call.into()),
-        };
-        match wanted {
-            Ok(wanted) => self.wait_for_tools(engines, call, wanted),
-            Err(why) => answers::answer(engines.downstream, engines.now, &call, &CallToolResult::error(why)),
+            None => {}
         }
-        None
-    }
-
-    /// Lets a call wait for the tools of the server, which is in use meanwhile.
-    fn wait_for_tools(&mut self, engines: &mut Engines<'_>, call: Call, wanted: Wanted) {
-        let is_search = matches!(wanted, Wanted::Tools(_));
-        let Some(search) = &mut self.search else { return };
-        // An attempt that failed is made again.
-        if is_search && self.life.is_running() && search.catalogue.failure().is_some() {
-            search.catalogue.read(engines.now, upstream_of(engines));
-        }
-        search.waiting.push((call, wanted, engines.now + LIST_TIMEOUT));
-        self.listing += 1;
-        self.finish_searches(engines);
     }
 
     /// Lets calls go on whose time is over, or all if the tools are known or are not to come.
     pub(crate) fn finish_searches(&mut self, engines: &mut Engines<'_>) {
         let is_open = self.is_list_open(engines.now);
         let Some(search) = &mut self.search else { return };
-        let (catalogue, now) = (&search.catalogue, engines.now);
-        let is_over = |(_, wanted, deadline): &(Call, Wanted, Instant)| {
-            let is_known = matches!(wanted, Wanted::Tool(name, _) if catalogue.has_tool(name));
-            !is_open || is_known || *deadline <= now
-        };
-        let (over, waiting) = core::mem::take(&mut search.waiting).into_iter().partition(is_over);
-        search.waiting = waiting;
-        let over: Vec<_> = over;
-        for (call, wanted, _) in over {
-            self.listing -= 1;
-            self.go_on(engines, call, wanted);
+        let over = search.take_over(engines.now, |_| is_open);
+        self.is_searched = search.awaits(0);
+        for waiting in over {
+            self.go_on(engines, waiting);
         }
     }
 
-    /// Lets all calls go on, because the server could not be started.
-    pub(crate) fn give_searches_up(&mut self, engines: &mut Engines<'_>) {
-        let Some(search) = &mut self.search else { return };
-        for (call, wanted, _) in core::mem::take(&mut search.waiting) {
-            self.listing -= 1;
-            self.go_on(engines, call, wanted);
-        }
-    }
-
-    /// Forgets a waiting call that its client has cancelled, if the call is one.
-    pub(crate) fn cancel_search(&mut self, id: CallId) {
-        let Some(search) = &mut self.search else { return };
-        let before = search.waiting.len();
-        search.waiting.retain(|(call, _, _)| call.id() != id);
-        self.listing -= before - search.waiting.len();
-    }
-
-    fn go_on(&mut self, engines: &mut Engines<'_>, call: Call, wanted: Wanted) {
-        let Some(search) = &self.search else { return };
-        let tools: Vec<&IndexedTool> = search.catalogue.tools().iter().collect();
-        let result = match wanted {
-            Wanted::Tools(query) => self.found(engines.now, &query, &tools),
-            Wanted::Tool(name, params) => {
-                if search.catalogue.has_tool(&name) || search.catalogue.may_have_others() {
-                    let delivery = Delivery { call, params: Some(params), others: None };
-                    return self.handle_call(engines, delivery);
-                }
-                CallToolResult::error(answers::unknown(&name, &tools))
+    fn go_on(&mut self, engines: &mut Engines<'_>, waiting: WaitingCall) {
+        let WaitingCall { call, wanted, .. } = waiting;
+        match wanted {
+            Wanted::Tool(name, params) if self.may_have_tool(&name) => {
+                self.handle_call(engines, Delivery { call, params: Some(params), others: None });
             }
-        };
-        answers::answer(engines.downstream, engines.now, &call, &result);
-    }
-
-    fn found(&self, now: Instant, query: &Query, tools: &[&IndexedTool]) -> CallToolResult<'static> {
-        let failure = self.search.as_ref().and_then(|search| search.catalogue.failure());
-        let failure = failure.filter(|_| tools.is_empty()).or_else(|| self.life.absence(now));
-        match (failure, answers::found(query, tools)) {
-            (Some(why), _) => CallToolResult::error(why.to_owned()),
-            (None, Ok(found)) => CallToolResult::structured(found),
-            (None, Err(error)) => CallToolResult::error(error.to_string()),
+            wanted => {
+                let catalogue = self.catalogue.as_ref();
+                let tools: Vec<&IndexedTool> =
+                    catalogue.iter().flat_map(|catalogue| catalogue.tools()).collect();
+                let failure = catalogue.and_then(Catalogue::failure).filter(|_| tools.is_empty());
+                let failure = self.life.absence(engines.now).or(failure);
+                let result = match failure.filter(|_| matches!(wanted, Wanted::Tools(_))) {
+                    Some(why) => CallToolResult::error(why.to_owned()),
+                    None => answers::result(&wanted, &tools),
+                };
+                answers::answer(engines.downstream, engines.now, &call, &result);
+            }
         }
     }
-}
-
-const fn upstream_of<'e>(engines: &'e mut Engines<'_>) -> UpstreamEngine<'e> {
-    UpstreamEngine { now: engines.upstream_now, engine: engines.upstream }
 }
 
 /// Returns the configuration of the server that represents the connected one [with search](Relay::with_search): as that of

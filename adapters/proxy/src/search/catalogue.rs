@@ -20,7 +20,11 @@ pub(crate) struct Catalogue {
     is_partial: bool,
     pace: ListPace,
     /// Whether the list has changed since it was asked for.
-    is_stale: bool,
+    pub(crate) is_stale: bool,
+    /// Whether it is awaited of the next start of the upstream, although the last attempt has failed.
+    is_retried: bool,
+    /// Tools whose names for clients are shortened, of the last list that was read.
+    pub(crate) shortened: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -44,7 +48,7 @@ struct Reading {
 }
 
 /// A tool of an upstream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct IndexedTool {
     /// Its name at the upstream.
     pub(crate) name: String,
@@ -73,7 +77,10 @@ impl Catalogue {
             state: State::Unknown,
             is_partial: false,
             pace: ListPace::default(),
-            is_stale: false,
+            // To be read at first.
+            is_stale: true,
+            is_retried: false,
+            shortened: Vec::new(),
         }
     }
 
@@ -106,26 +113,47 @@ impl Catalogue {
         }
     }
 
+    /// Returns whether the list is to come with the next start.
+    pub(crate) const fn awaits_start(&self) -> bool {
+        self.is_retried || matches!(self.state, State::Unknown)
+    }
+
+    /// Reads the list again if the last attempt failed, or at the next start of an upstream that does not run.
+    pub(crate) fn retry(&mut self, now: Instant, upstream: Option<UpstreamEngine<'_>>) {
+        let has_failed = self.failure().is_some();
+        self.is_retried = has_failed;
+        self.read(now, upstream.filter(|_| has_failed));
+    }
+
+    /// Notes that the upstream could not be started.
+    pub(crate) fn handle_start_failure(&mut self) {
+        self.is_retried = false;
+        if matches!(self.state, State::Unknown) {
+            self.state = State::Failed("it could not be started".to_owned());
+        }
+    }
+
     /// Returns whether a call is the one that reads the list.
     pub(crate) fn has_call(&self, call: CallKey) -> bool {
         matches!(&self.state, State::Reading(reading) if reading.call == call)
     }
 
-    /// Reads the list from its beginning, at a time on the clock of the proxy.
-    pub(crate) fn read(&mut self, now: Instant, mut upstream: UpstreamEngine<'_>) {
-        self.pace.note_read(now);
-        self.is_stale = false;
-        self.state = match ask(&mut upstream, None) {
-            Ok(call) => {
+    /// Reads the list of an upstream that runs from its beginning, at a time on the clock of the proxy.
+    pub(crate) fn read(&mut self, now: Instant, upstream: Option<UpstreamEngine<'_>>) {
+        self.state = match upstream.map(|mut upstream| ask(&mut upstream, None)) {
+            None => return,
+            Some(Ok(call)) => {
                 State::Reading(Reading { call, tools: Vec::new(), bytes: 0, pages: 0, is_partial: false })
             }
             // It has no tools.
-            Err(UseError::MissingPeerCapability(_)) => {
+            Some(Err(UseError::MissingPeerCapability(_))) => {
                 (self.tools, self.is_partial) = (Vec::new(), false);
                 State::Known
             }
-            Err(refused) => State::Failed(convert::clip(&refused.to_string())),
+            Some(Err(refused)) => State::Failed(convert::clip(&refused.to_string())),
         };
+        self.pace.note_read(now);
+        (self.is_stale, self.is_retried) = (false, false);
     }
 
     /// Returns when the list is to be read again.
@@ -133,24 +161,19 @@ impl Catalogue {
         (self.is_stale && !self.is_reading()).then(|| self.pace.earliest())
     }
 
-    /// Reads the list again if it has changed and the time for that has come. Returns whether it did. That of an upstream which does
-    /// not run is read at its start.
-    pub(crate) fn refresh(
-        &mut self,
-        now: Instant,
-        has_changed: bool,
-        upstream: Option<UpstreamEngine<'_>>,
-    ) -> bool {
-        self.is_stale = (self.is_stale || has_changed) && upstream.is_some();
+    /// Reads the list again if it has changed and the time for that has come. That of an upstream which does not run is read at its
+    /// start.
+    pub(crate) fn refresh(&mut self, now: Instant, upstream: Option<UpstreamEngine<'_>>) {
+        self.is_stale &= upstream.is_some();
         let is_due = self.next_read().is_some_and(|at| at <= now);
-        upstream.filter(|_| is_due).map(|upstream| self.read(now, upstream)).is_some()
+        self.read(now, upstream.filter(|_| is_due));
     }
 
     /// Handles one page of the list, which is read on if there are more.
     pub(crate) fn handle_page(
         &mut self,
         outcome: Result<RawJson, CallError>,
-        mut upstream: UpstreamEngine<'_>,
+        upstream: Option<UpstreamEngine<'_>>,
     ) {
         let State::Reading(mut reading) = core::mem::replace(&mut self.state, State::Unknown) else { return };
         let page = match outcome {
@@ -164,17 +187,18 @@ impl Catalogue {
         reading.add(&self.prefix, &page);
         let cursor = page.member("nextCursor").and_then(|cursor| cursor.string());
         let has_room = reading.pages < MAX_PAGES && !reading.is_full();
-        match cursor {
-            Some(cursor) if has_room => match ask(&mut upstream, Some(&cursor)) {
-                Ok(call) => {
-                    reading.call = call;
-                    self.state = State::Reading(reading);
-                }
-                Err(refused) => self.state = State::Failed(convert::clip(&refused.to_string())),
-            },
-            more => {
-                self.is_partial = reading.is_partial || more.is_some();
+        let next = upstream.filter(|_| has_room).zip(cursor.as_deref());
+        match next.map(|(mut upstream, cursor)| ask(&mut upstream, Some(cursor))) {
+            Some(Ok(call)) => {
+                reading.call = call;
+                self.state = State::Reading(reading);
+            }
+            Some(Err(refused)) => self.state = State::Failed(convert::clip(&refused.to_string())),
+            None => {
+                self.is_partial = reading.is_partial || cursor.is_some();
                 self.tools = reading.tools;
+                let shortened = self.tools.iter().filter(|tool| !tool.shown.ends_with(&tool.name));
+                self.shortened = shortened.map(|tool| tool.name.clone()).collect();
                 self.state = State::Known;
             }
         }

@@ -10,9 +10,9 @@ mod gateway;
 mod ranking;
 mod words;
 
-pub(crate) use bridge::RelaySearch;
+pub(crate) use answers::ToolSearch;
 pub use bridge::search_server_config;
-pub(crate) use gateway::ToolSearch;
+pub(crate) use catalogue::Catalogue;
 pub use gateway::{SearchSize, search_gateway_config};
 #[cfg(test)]
 pub(crate) use ranking::{Document, rank};

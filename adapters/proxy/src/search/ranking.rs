@@ -40,7 +40,7 @@ const SATURATION: f64 = 1.2;
 const SYNONYM: f64 = 0.6;
 
 /// The words of one tool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Document {
     /// Occurrences by word and field.
     words: BTreeMap<Box<str>, [u16; FIELDS]>,
