@@ -151,7 +151,7 @@ pub(super) fn convert_result(
             rewritten!(
                 $type,
                 result.parse().or_else(|error| {
-                    let readable = without_unreadable_entries::<$entry>(result, diagnostics);
+                    let readable = without_unreadable_entries::<$entry>(result, from, diagnostics);
                     readable.map_or(Err(error), |readable| readable.parse())
                 })
             )
@@ -213,22 +213,16 @@ fn without_engine_members(
     kept.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"))
 }
 
-/// Returns the result of a list without the entries that cannot be read, or `None` if all can be.
+/// Returns the result of a list without the entries that cannot be read.
 fn without_unreadable_entries<T: ListItem>(
     result: &RawJson,
+    version: Version,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<RawJson> {
     let list = T::KIND.list_member();
     let entries = result.member(list)?.elements()?;
-    let read = TypedEntries::<T>::read(&entries);
-    if read.diagnostics.is_empty() {
-        return None;
-    }
-    diagnostics.extend(read.diagnostics);
-    let readable: Vec<&RawJson> = entries.iter().filter(|entry| entry.parse::<T>().is_ok()).collect();
-    let mut members: Extra = result.parse().ok()?;
-    members.insert(list, RawJson::encode(&readable).ok()?);
-    RawJson::encode(&members).ok()
+    let readable = readable_entries::<T>(entries, version, version, diagnostics);
+    with_member(result, list, RawJson::encode(&readable).ok())
 }
 
 /// Returns the entries of a list from a server that speaks `from` in the form of the revision `to`.

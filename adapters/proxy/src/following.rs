@@ -1,11 +1,11 @@
 //! Resources that clients follow: the upstreams that are told, and the clients that learn of changes.
 
 use mcp_proto::model::Map;
-use mcp_proto::server::{Announcement, Audience, Caller};
+use mcp_proto::server::{Announcement, Audience};
 use mcp_proto::{Capability, Change, EntryKind, RawJson};
 
 use super::gateway::{Gateway, GatewayEngines};
-use super::policy::{Access, Decision, Policy};
+use super::policy::{Access, Decision};
 use super::subscriptions::Notice;
 
 impl Gateway {
@@ -105,26 +105,13 @@ impl Gateway {
         let Some(followed) = use_of(uri) else { return Audience::NOBODY };
         let Some(part) = use_of(notice.part.as_ref().unwrap_or(uri)) else { return Audience::NOBODY };
         Audience::matching(move |caller| {
-            let decide = |upstream: &str, resource| decide_following(&policy, caller, upstream, resource);
+            let decide = |upstream: &str, (uri, params): &(String, RawJson)| {
+                let (kind, name, payload) = (EntryKind::Resource, uri, params);
+                (policy.0)(&Access { caller, upstream, kind, name, payload, is_use: true })
+            };
             // To this caller the resource is that of the first upstream which it sees.
             before.iter().all(|upstream| matches!(decide(upstream, &followed), Decision::Hide))
                 && [&followed, &part].into_iter().all(|resource| decide(&own, resource).is_shown())
         })
     }
-}
-
-fn decide_following(
-    policy: &Policy,
-    caller: &Caller,
-    upstream: &str,
-    (uri, params): &(String, RawJson),
-) -> Decision {
-    (policy.0)(&Access {
-        caller,
-        upstream,
-        kind: EntryKind::Resource,
-        name: uri,
-        payload: params,
-        is_use: true,
-    })
 }

@@ -22,11 +22,8 @@ impl Relay {
             None => self.input_owner(engines.now),
         };
         let name = input.key.map(String::from).unwrap_or_default();
-        self.assign_input(
-            engines,
-            owner,
-            RelayedInput { input: input.id, name, request: *input.request, is_sent: false },
-        );
+        let pending = RelayedInput { input: input.id, name, request: *input.request, is_sent: false };
+        self.assign_input(engines, owner, pending);
     }
 
     /// Attaches an input request to a call.
@@ -120,7 +117,7 @@ impl Relay {
             let adapted = if has_room {
                 adapt_input(pending, &declared, call.version(), number)
             } else {
-                Err(too_many_inputs_error())
+                Err(RpcError::internal("too many calls wait for their clients"))
             };
             match adapted {
                 Ok(()) => _ = requests.insert(pending.name.clone(), pending.request.clone()),
@@ -158,9 +155,7 @@ impl Relay {
     pub(super) fn resume_call(&mut self, engines: &mut Engines<'_>, call: Call) {
         let number = match self.calls.resume(call) {
             Ok(number) => number,
-            Err(call) => {
-                return fail(engines, call.id(), &no_waiter_error());
-            }
+            Err(call) => return fail(engines, call.id(), &no_waiter_error()),
         };
         let Some(relayed) = self.calls.get_mut(number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
@@ -250,13 +245,9 @@ fn input_error(reason: &UseError) -> RpcError {
             let required = ClientCapabilities::from(&Capabilities::new().with(*capability));
             let lacks = format!("the client does not have the capability `{capability}`");
             let error = RpcError::missing_client_capability(required);
-            error.map_or_else(
-                |_| RpcError::invalid_request(lacks.clone()),
-                |mut error| {
-                    error.message = lacks.clone().into();
-                    error
-                },
-            )
+            let mut error = error.unwrap_or_else(|_| RpcError::invalid_request(""));
+            error.message = lacks.into();
+            error
         }
         UseError::NotInVersion { feature: what, version } => {
             RpcError::invalid_request(format!("the client speaks {version}, which does not have `{what}`"))
@@ -271,10 +262,6 @@ fn input_error(reason: &UseError) -> RpcError {
 /// Returns the error for a retry of a call that does not wait.
 pub(super) fn no_waiter_error() -> RpcError {
     RpcError::invalid_params("nothing waits for these answers any more: call again without them")
-}
-
-fn too_many_inputs_error() -> RpcError {
-    RpcError::internal("too many calls wait for their clients")
 }
 
 /// Delay before sending requests of a legacy server, which may send several at the same time.

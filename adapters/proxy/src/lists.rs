@@ -103,17 +103,11 @@ impl MergedLists {
 
 impl Gateway {
     pub(crate) fn start_list(&mut self, engines: &mut GatewayEngines<'_>, call: Call, kind: EntryKind) {
-        let cursor = call.params().and_then(|params| params.member("cursor"));
-        let cursors = match cursor.as_ref().filter(|cursor| cursor.as_str() != "null") {
-            None => None,
-            Some(cursor) => match decode_cursor(kind, cursor) {
-                Some(cursors) => Some(cursors),
-                None => {
-                    let why = "`params.cursor` is none of this list of the gateway: begin without a cursor";
-                    return refuse(engines, &call, &RpcError::invalid_params(why));
-                }
-            },
-        };
+        let cursor = given_cursor(&call);
+        let cursors = cursor.as_ref().and_then(|cursor| decode_cursor(kind, cursor));
+        if cursor.is_some() && cursors.is_none() {
+            return refuse(engines, &call, &unknown_cursor_error());
+        }
         let id = call.id();
         let (deadline, is_first) = (engines.now + LIST_TIMEOUT, cursors.is_none());
         let list = MergedList { call, kind, deadline, cursors, parts: BTreeMap::new() };
@@ -402,6 +396,16 @@ impl Gateway {
             entries.push(entry);
         }
     }
+}
+
+/// Returns the cursor with which a client asks for a list.
+pub(crate) fn given_cursor(call: &Call) -> Option<RawJson> {
+    call.params()?.member("cursor").filter(|cursor| cursor.as_str() != "null")
+}
+
+/// Returns the error for a cursor that the gateway did not write for this list.
+pub(crate) fn unknown_cursor_error() -> RpcError {
+    RpcError::invalid_params("`params.cursor` is none of this list of the gateway: begin without a cursor")
 }
 
 /// Returns the cursor of the next page: the kind of the list, and the cursor of each upstream that has more.

@@ -311,14 +311,11 @@ impl Relay {
             server::Event::Closed { channel, .. } => self.close_session(engines, channel),
             server::Event::Done { call, outcome } => {
                 let Some(request) = self.upstream_requests.remove(&call) else { return };
+                let (now, upstream) = (engines.upstream_now, &mut *engines.upstream);
                 // Fails if the server has withdrawn the request meanwhile.
                 let _ = match outcome {
-                    Ok(result) => engines.upstream.respond(engines.upstream_now, request, &result),
-                    Err(error) => engines.upstream.refuse(
-                        engines.upstream_now,
-                        request,
-                        &convert::failed_call_error(&error),
-                    ),
+                    Ok(result) => upstream.respond(now, request, &result),
+                    Err(error) => upstream.refuse(now, request, &convert::failed_call_error(&error)),
                 };
             }
             server::Event::ResourceInterest { uri, is_subscribed: wanted } => {
@@ -547,15 +544,12 @@ impl Relay {
             },
             (DownstreamCall::Suspended { .. }, _) => {}
         }
+        let over = RpcError::internal("the call that this was for is over");
         // Requests of a legacy server may have been attached to the wrong call, but not to that of another client.
         for pending in relayed.inputs {
             match self.input_owner(engines.now).filter(|_| self.has_single_client()) {
                 Some(owner) => self.assign_input(engines, Some(owner), pending),
-                None => refuse_input(
-                    engines,
-                    pending.input,
-                    &RpcError::internal("the call that this was for is over"),
-                ),
+                None => refuse_input(engines, pending.input, &over),
             }
         }
     }
@@ -670,11 +664,8 @@ impl Relay {
         }
         // A legacy server does not know that this request belonged to the call.
         for pending in &relayed.inputs {
-            refuse_input(
-                engines,
-                pending.input,
-                &RpcError::internal(format!("the client gives no answer: {reason}")),
-            );
+            let why = RpcError::internal(format!("the client gives no answer: {reason}"));
+            refuse_input(engines, pending.input, &why);
         }
     }
 }
@@ -744,11 +735,8 @@ pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
 /// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.
 pub(super) fn recall_inputs(engines: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
     if let Some(token) = token {
-        engines.downstream.withdraw_input(
-            engines.now,
-            &token.encode(),
-            Some("the server no longer needs it"),
-        );
+        let why = Some("the server no longer needs it");
+        engines.downstream.withdraw_input(engines.now, &token.encode(), why);
     }
 }
 

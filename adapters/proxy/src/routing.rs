@@ -127,14 +127,8 @@ impl Gateway {
             _ => name,
         };
         let Some(payload) = given(call, params) else { return Decision::Allow };
-        self.decide(&Access {
-            caller: call.caller(),
-            upstream: relay.name(),
-            kind,
-            name,
-            payload: &payload,
-            is_use: true,
-        })
+        let (caller, upstream) = (call.caller(), relay.name());
+        self.decide(&Access { caller, upstream, kind, name, payload: &payload, is_use: true })
     }
 
     /// Sends a call to an upstream if the policy allows it.

@@ -54,14 +54,8 @@ impl ServerLife {
     }
 
     /// Creates the life of a server that is to be started.
-    pub(super) const fn due(now: Instant, idle_timeout: Option<Duration>) -> Self {
-        Self {
-            phase: Phase::Due(now),
-            is_occupied: false,
-            idle_timeout,
-            delay: MIN_RESTART_DELAY,
-            reason: String::new(),
-        }
+    pub(super) fn due(now: Instant, idle_timeout: Option<Duration>) -> Self {
+        Self { phase: Phase::Due(now), is_occupied: false, ..Self::new(now, idle_timeout) }
     }
 
     /// Returns why the server is not there, if that is so for too long to wait.
@@ -229,15 +223,10 @@ impl Relay {
     #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
         let told = if self.has_policy { &[][..] } else { &*self.sessions };
+        let (level, logger) = (LoggingLevel::Warning, self.name.as_deref().unwrap_or("bridge"));
         for session in told {
             // Fails if the server has no log.
-            let _ = engines.downstream.log_session(
-                engines.now,
-                *session,
-                &LoggingLevel::Warning,
-                Some(self.name.as_deref().unwrap_or("bridge")),
-                news,
-            );
+            let _ = engines.downstream.log_session(engines.now, *session, &level, Some(logger), news);
         }
     }
 }

@@ -4,13 +4,13 @@ use alloc::collections::BTreeSet;
 
 use mcp_proto::model::{CallToolResult, Map};
 use mcp_proto::server::{Call, Engine};
-use mcp_proto::{CallId, EncodeError, Instant, RawJson, RpcError, UseError};
+use mcp_proto::{CallId, EncodeError, Instant, RawJson, UseError};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::IndexedTool;
 use super::ranking::{Document, rank};
 use crate::convert;
-use crate::lists::LIST_TIMEOUT;
+use crate::lists::{LIST_TIMEOUT, given_cursor, unknown_cursor_error};
 
 /// Name of the tool that finds tools.
 pub(crate) const SEARCH: &str = "search";
@@ -250,13 +250,9 @@ fn distance(one: &str, other: &str) -> Option<usize> {
 
 /// Answers a call for the list, which has one page.
 fn answer_list(engine: &mut Engine, now: Instant, call: &Call) {
-    let cursor = call.params().and_then(|params| params.member("cursor"));
-    let answered = match (cursor.filter(|cursor| cursor.as_str() != "null"), RawJson::new(LIST)) {
+    let answered = match (given_cursor(call), RawJson::new(LIST)) {
         (None, Ok(list)) => engine.complete_raw(now, call.id(), &list),
-        _ => {
-            let why = "`params.cursor` is none of this list of the gateway: begin without a cursor";
-            engine.fail(now, call.id(), &RpcError::invalid_params(why))
-        }
+        _ => engine.fail(now, call.id(), &unknown_cursor_error()),
     };
     fail_unanswered(engine, now, call, answered);
 }
