@@ -43,6 +43,8 @@ enum Part {
     Sent(CallKey),
     Done(RawJson),
     Failed(String),
+    /// The upstream has no such list.
+    Absent,
 }
 
 impl Part {
@@ -135,10 +137,6 @@ impl Gateway {
         let Some(list) = self.lists.lists.get_mut(&id) else { return };
         let is_open = part.is_open();
         let was_open = list.parts.insert(upstream, part).is_some_and(|part| part.is_open());
-        self.count_use(upstream, was_open, is_open);
-    }
-
-    pub(crate) fn count_use(&mut self, upstream: usize, was_open: bool, is_open: bool) {
         if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
             relay.listing = (relay.listing + usize::from(is_open)).saturating_sub(usize::from(was_open));
         }
@@ -168,12 +166,8 @@ impl Gateway {
                 self.lists.sent.insert((upstream, key), id);
                 self.set_part(id, upstream, Part::Sent(key));
             }
-            // It has no such list.
             Err(UseError::MissingPeerCapability(_) | UseError::NotInVersion { .. }) => {
-                if let Some(list) = self.lists.lists.get_mut(&id) {
-                    list.parts.remove(&upstream);
-                }
-                self.count_use(upstream, true, false);
+                self.set_part(id, upstream, Part::Absent);
             }
             Err(refused) => self.set_part(id, upstream, Part::Failed(refused.to_string())),
         }
@@ -306,7 +300,7 @@ impl Gateway {
                     }
                 }
                 Part::Failed(reason) => unavailable(reason),
-                Part::Waiting | Part::Sent(_) => {}
+                Part::Waiting | Part::Sent(_) | Part::Absent => {}
             }
         }
         let mut members = Extra::from([(list.kind.list_member(), RawJson::encode(&entries)?)]);
@@ -350,15 +344,13 @@ impl Gateway {
         result: &RawJson,
         entries: &mut Vec<RawJson>,
     ) {
-        let Some(relay) = self.relay(upstream) else { return };
-        let (from, to) = (relay.version, list.call.version());
-        let mut diagnostics = Vec::new();
+        let Some(Some(relay)) = self.upstreams.get(upstream) else { return };
+        let (owner, from, to) = (relay.name().to_owned(), relay.version, list.call.version());
         let result = match list.kind {
             EntryKind::Tool => relay.with_task_support(result, to),
             _ => Cow::Borrowed(result),
         };
-        let found = convert::convert_entries(list.kind, &result, from, to, &mut diagnostics);
-        self.diagnostics.append(&mut diagnostics);
+        let found = convert::convert_entries(list.kind, &result, from, to, &mut self.diagnostics);
         let member = match list.kind {
             EntryKind::Resource => "uri",
             EntryKind::ResourceTemplate => "uriTemplate",
@@ -370,8 +362,6 @@ impl Gateway {
             if has_uri {
                 self.owners.claim(list.kind, &name, upstream);
             }
-            let Some(relay) = self.relay(upstream) else { return };
-            let owner = relay.name().to_owned();
             let entry = match self.decide_listed(list.call.caller(), &owner, (list.kind, &name, &entry)) {
                 Decision::Allow => entry,
                 Decision::Rewrite(entry) => entry,

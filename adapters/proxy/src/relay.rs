@@ -217,8 +217,7 @@ impl Relay {
 
     /// Returns the tools to register anew without header fields, because their server is removed.
     pub(crate) fn into_header_tools(self) -> impl Iterator<Item = (String, RawJson)> {
-        let nothing = RawJson::new("{}").ok();
-        self.known_header_tools.into_keys().filter_map(move |name| Some((name, nothing.clone()?)))
+        self.known_header_tools.into_keys().map(|name| (name, RawJson::empty_object()))
     }
 
     /// Returns the faults of the server since the last call of this function.
@@ -601,10 +600,7 @@ impl Relay {
             {
                 schema.compact()
             }
-            (_, true) => match RawJson::new("{}") {
-                Ok(nothing) => nothing,
-                Err(_) => return,
-            },
+            (_, true) => RawJson::empty_object(),
             _ => return,
         };
         if self.known_header_tools.get(&name) != Some(&schema) {

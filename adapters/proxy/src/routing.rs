@@ -31,14 +31,8 @@ impl Gateway {
         call: Call,
         params: Option<RawJson>,
     ) {
-        let listed = match call.method() {
-            "tools/list" => Some(EntryKind::Tool),
-            "prompts/list" => Some(EntryKind::Prompt),
-            "resources/list" => Some(EntryKind::Resource),
-            "resources/templates/list" => Some(EntryKind::ResourceTemplate),
-            _ => None,
-        };
-        if let Some(kind) = listed {
+        let kinds = [EntryKind::Tool, EntryKind::Prompt, EntryKind::Resource, EntryKind::ResourceTemplate];
+        if let Some(kind) = kinds.into_iter().find(|kind| kind.list_method() == call.method()) {
             return self.start_list(engines, call, kind);
         }
         let (kind, name, params) = match subject(&call, params.as_ref()) {
@@ -52,16 +46,13 @@ impl Gateway {
             Err(error) => return refuse(engines, &call, &error),
         };
         match kind {
-            EntryKind::Tool | EntryKind::Prompt => {
-                let found = names::split(&name).and_then(|(upstream, _)| self.by_name(upstream));
-                match found {
-                    Some(upstream) => {
-                        let delivery = Delivery { call, params, others: None };
-                        self.deliver(engines, delivery, (kind, &name), upstream);
-                    }
-                    None => refuse(engines, &call, &unknown_error(kind, &name)),
+            EntryKind::Tool | EntryKind::Prompt => match self.owner_of(&name) {
+                Some(upstream) => {
+                    let delivery = Delivery { call, params, others: None };
+                    self.deliver(engines, delivery, (kind, &name), upstream);
                 }
-            }
+                None => refuse(engines, &call, &unknown_error(kind, &name)),
+            },
             _ => {
                 let owners = match kind {
                     EntryKind::ResourceTemplate => self.owners.of_template(&name),
@@ -78,6 +69,11 @@ impl Gateway {
                 }
             }
         }
+    }
+
+    /// Returns the upstream of a tool or prompt.
+    pub(crate) fn owner_of(&self, name: &str) -> Option<usize> {
+        names::split(name).and_then(|(upstream, _)| self.by_name(upstream))
     }
 
     /// Sends a call about a resource that no upstream has listed to the first of the others, which may not know it.

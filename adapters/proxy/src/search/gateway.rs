@@ -12,7 +12,6 @@ use super::catalogue::{Catalogue, IndexedTool};
 use crate::convert;
 use crate::gateway::{Gateway, GatewayEngines, config_with};
 use crate::lists::UNAVAILABLE;
-use crate::names;
 use crate::policy::Decision;
 use crate::relay::Relay;
 
@@ -95,10 +94,6 @@ impl Gateway {
         if let Some(search) = &mut self.search {
             search.add(engines.now, call, wanted, open);
         }
-    }
-
-    fn owner_of(&self, tool: &str) -> Option<usize> {
-        names::split(tool).and_then(|(upstream, _)| self.by_name(upstream))
     }
 
     /// Returns whether a name may be one of a tool that the client can use.
