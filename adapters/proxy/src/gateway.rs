@@ -79,7 +79,7 @@ pub struct Gateway {
     pub(crate) policy: Option<Policy>,
     sessions: Vec<ChannelId>,
     instance: u64,
-    /// The tools behind `search` and `call`, if they are.
+    /// Calls of `search` and `call`, if these two stand for all tools.
     pub(crate) search: Option<ToolSearch>,
     /// Names of tools and prompts that were shortened, by what clients see. Bounded by [`MAX_SHORT_NAMES`].
     short_names: BTreeMap<String, String>,
