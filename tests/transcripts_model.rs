@@ -94,7 +94,13 @@ impl RoundTripCounts {
         );
         match encode_for(line.version, &read) {
             Ok(shaped) => {
-                assert_eq!(parsed(&shaped), normalize_numbers(part), "{location}: {name} lost members")
+                let mut shaped = parsed(&shaped);
+                // 2025-03-26 always has these two.
+                for added in ["isError", "stopReason"].into_iter().filter(|m| part.get(m).is_none()) {
+                    let members = shaped.as_object_mut().filter(|_| line.version == Version::V2025_03_26);
+                    members.and_then(|members| members.remove(added));
+                }
+                assert_eq!(shaped, normalize_numbers(part), "{location}: {name} lost members")
             }
             // The transcripts show how a modern server answers legacy methods.
             Err(EncodeError::NotInVersion { .. }) => {

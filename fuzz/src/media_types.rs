@@ -10,7 +10,7 @@ use super::input::FuzzInput;
 
 /// Opens requests with arbitrary media types and compares the outcome with a simple model.
 ///
-/// - 415 means that the content type is not JSON, and 406 that JSON or event streams are not accepted.
+/// - 415 means that the content type is not JSON, and 406 that neither JSON nor event streams are accepted.
 /// - It does not matter how a list is divided into fields, nor in which order its entries are.
 pub fn media_types(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
@@ -69,9 +69,9 @@ fn expected_status(content_type: &[u8], accept: &[&[u8]]) -> Option<u16> {
         deciding
             .is_some_and(|range| entries.iter().any(|entry| essence(entry) == **range && !is_refused(entry)))
     };
-    let both = accepts(["application/json", "application/*", "*/*"])
-        && accepts(["text/event-stream", "text/*", "*/*"]);
-    if both { None } else { Some(406) }
+    let either = accepts(["application/json", "application/*", "*/*"])
+        || accepts(["text/event-stream", "text/*", "*/*"]);
+    if either { None } else { Some(406) }
 }
 
 const WHITESPACE: [char; 3] = [' ', '\t', '\n'];

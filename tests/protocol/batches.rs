@@ -523,6 +523,17 @@ fn client_takes_its_answer_in_an_array_in_2024_11_05() {
         harness.feed_message(&json!([{"jsonrpc": "2.0", "id": request["id"], "result": {"tools": []}}]));
         assert!(harness.expect_done(key).is_ok());
         harness.assert_idle();
+        // Arrays are taken and never sent: questions in one are answered one by one.
+        harness.feed_message(&json!([
+            ping_request("p"),
+            legacy_request("n", "harbor/name", json!({})),
+            legacy_request("r", "roots/list", Value::Null),
+        ]));
+        let ClientEvent::Request(request) = harness.expect_event() else { panic!("a request") };
+        harness.pipe.engine().respond(harness.now, request.id, &json!({"name": "Mara"})).expect("open");
+        let sent = harness.take_sent();
+        assert_eq!(sent.iter().map(|m| m["id"].clone()).collect::<Vec<_>>(), ["p", "r", "n"]);
+        harness.assert_idle();
         harness.transcript
     });
 }

@@ -53,7 +53,9 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
 fn blob(result: &ReadResourceResult<'_>) -> Option<Vec<u8>> {
     match &*result.contents {
         [ResourceContents::Blob(only)] if !io::stdout().is_terminal() => {
-            base64::engine::general_purpose::STANDARD.decode(&*only.blob).ok()
+            // Some encoders break lines.
+            let text: String = only.blob.split_ascii_whitespace().collect();
+            base64::engine::general_purpose::STANDARD.decode(text).ok()
         }
         _ => None,
     }

@@ -112,8 +112,11 @@ pub(crate) fn argument_advice(tool: &str, schema: &RawJson, arguments: &RawJson)
     let given = ordered::members(arguments);
     let has = |all: &[(String, RawJson)], name: &str| all.iter().any(|(other, _)| other == name);
     let names = || known.iter().map(|(name, _)| name.as_str());
-    let is_open = ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf"].iter();
-    let is_open = is_open.filter_map(|word| schema.member(word)).any(|value| value.as_str() != "false");
+    let is_open =
+        ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]
+            .iter();
+    let is_open = schema.member("properties").is_none()
+        || is_open.filter_map(|word| schema.member(word)).any(|value| value.as_str() != "false");
     let unknown = given.iter().filter(|(name, _)| !is_open && !has(&known, name)).map(|(name, _)| {
         let near = nearest(name, names()).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
         format!("has no argument `{name}`{near}")

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _, Parser as _};
+use mcp_proto_trace::is_secret_name;
 use mcp_std::io::StreamAddress;
 
 use crate::args::is_url;
@@ -110,7 +111,19 @@ pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     };
     let (before, behind) = words.split_at(at);
     let line = |words: &[OsString]| {
-        let words = words.iter().map(|word| escape::shell_word(&word.to_string_lossy()));
+        // A value may be a secret, which no message repeats (SEC-019).
+        let is_value = |at: usize| {
+            let before = at.checked_sub(1).and_then(|before| words.get(before)?.to_str()).unwrap_or_default();
+            before.starts_with("--") && (["--header", "--env"].contains(&before) || is_secret_name(before))
+        };
+        let hidden = |(at, word): (usize, &OsString)| match word.to_string_lossy() {
+            text if text.starts_with("--") && text.contains('=') => {
+                format!("{}=…", text.split('=').next().unwrap_or_default())
+            }
+            _ if is_value(at) => "…".into(),
+            text => escape::shell_word(&text),
+        };
+        let words = words.iter().enumerate().map(hidden);
         format!("mcp-probe {}", words.skip(1).collect::<Vec<_>>().join(" "))
     };
     let forms = [

@@ -420,6 +420,7 @@ impl Relay {
             }
             client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),
             client::Event::Progress { call, progress } => {
+                self.calls.number_of(call).into_iter().for_each(|number| self.calls.note_work(number));
                 if let Some(call) = self.calls.by_upstream(call).and_then(RelayedCall::delivered_call) {
                     // Fails if the client is gone, which an event reports.
                     let _ = engines.downstream.progress(engines.now, call.id(), progress);

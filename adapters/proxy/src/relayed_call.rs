@@ -220,6 +220,13 @@ impl RelayedCalls {
         self.last_number
     }
 
+    /// Notes that the server has begun to work on a call: it is not made again in another form.
+    pub(super) fn note_work(&mut self, number: u64) {
+        if let Some(relayed) = self.calls.get_mut(&number) {
+            relayed.other_form = None;
+        }
+    }
+
     /// Removes a call that can be made in another form, and returns what that takes.
     pub(super) fn take_other_form(&mut self, number: u64) -> Option<(Delivery, bool, Option<ChannelId>)> {
         let form = self.calls.get(&number).filter(|relayed| relayed.delivered_call().is_some())?.other_form?;
@@ -377,6 +384,7 @@ impl RelayedCalls {
 
     /// Adds an input request to a call. The client is asked once all requests of the round are gathered.
     pub(super) fn add_input(&mut self, number: u64, pending: RelayedInput) {
+        self.note_work(number);
         let Some(relayed) = self.calls.get_mut(&number) else { return };
         self.by_input.insert(pending.input, number);
         relayed.inputs.push(pending);

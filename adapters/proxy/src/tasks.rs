@@ -92,7 +92,7 @@ impl Relay {
         let is_tool = self.tasks.are_on_request && call.method() == "tools/call";
         let tool = is_tool.then(|| params.tool()).flatten();
         if let (Some(false), Some((name, _))) = (form, &tool) {
-            if self.tasks.plain.len() < MAX_PLAIN_TOOLS {
+            if self.tasks.plain.len() < MAX_PLAIN_TOOLS && name.len() <= MAX_PLAIN_NAME {
                 self.tasks.plain.insert(name.clone());
             }
         }
@@ -153,6 +153,7 @@ impl Relay {
     /// Handles a task that a server has made of a call, or its new state: a client with tasks gets one too.
     pub(super) fn handle_task(&mut self, engines: &mut Engines<'_>, call: CallKey, task: &Task<'_>) {
         let Some(number) = self.calls.number_of(call) else { return };
+        self.calls.note_work(number);
         let Some(delivered) = self.calls.get(number).and_then(RelayedCall::delivered_call) else { return };
         if delivered.task_offer() == TaskOffer::Allowed {
             let mut options = TaskOptions::new();
@@ -201,3 +202,5 @@ pub fn set_tasks(engine: &mut Engine, now: Instant, entropy: Entropy, anchor: An
 
 /// Maximum number of tools that are remembered as ones that run as no tasks.
 const MAX_PLAIN_TOOLS: usize = 4_096;
+/// Maximum length of the name of such a tool in bytes.
+const MAX_PLAIN_NAME: usize = 256;

@@ -1064,6 +1064,7 @@ impl<A: Application> World<A> {
         #[cfg(feature = "events")]
         let Some(event) = self.take_server_event(n, event) else { return };
         let lane = Lane::Server(n);
+        let is_dropped = matches!(event, server::Event::ParkedCallDropped { .. });
         let what = match event {
             server::Event::Call(call) => return self.receive(n, lane, call),
             server::Event::Cancelled { call, reason } => {
@@ -1074,7 +1075,9 @@ impl<A: Application> World<A> {
             server::Event::Closed { fault, .. } => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
         };
-        self.record(lane, what);
+        // What a run of a task has left is dropped with the task, which outlives its connection.
+        let outlives = self.plan.tasks > 0 && is_dropped;
+        self.record(if outlives { Lane::World } else { lane }, what);
     }
 
     /// Takes a call to be answered later.

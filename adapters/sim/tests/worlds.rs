@@ -72,6 +72,29 @@ fn servers_without_memory_come_to_rest_behind_their_last_message() {
     }
 }
 
+/// A world that `world_of_any_seed_keeps_invariants` has found.
+#[test]
+fn what_a_run_of_a_task_has_left_outlives_the_connection() {
+    let plan = Plan::new().clients(3).steps(200).delay(40).cuts(true).reset(2).death(3).stall(4).hostile(6);
+    let plan = plan.clock_jump(1).silence(8).changes(10).questions(5).tasks(4);
+    let steps = vec![
+        vec![0, 2, 1],
+        vec![],
+        vec![],
+        vec![],
+        vec![52, 2],
+        vec![0, 2, 2],
+        vec![],
+        vec![],
+        vec![149, 2],
+        vec![0, 2],
+        vec![101, 2],
+        vec![135, 2],
+    ];
+    let report = World::replay(Decisions { steps }, plan, Marks::ALL).run();
+    assert_eq!(report.violation, None);
+}
+
 #[test]
 fn world_of_any_seed_keeps_invariants() {
     let sets =

@@ -40,7 +40,7 @@ const SECRET_PATHS: [&str; 3] =
 
 /// Bytes at which a secret may begin, or what stands before one.
 static MAY_BEGIN: [bool; 256] = {
-    let (mut begins, bytes, mut index) = ([false; 256], b"-:=ABGNPSdefghklnprstwxy", 0);
+    let (mut begins, bytes, mut index) = ([false; 256], b"-:=ABGNPSbdefghklnprstwxy", 0);
     while index < bytes.len() {
         begins[bytes[index] as usize] = true;
         index += 1;
@@ -194,55 +194,71 @@ fn word(text: &[u8], at: usize, begin: usize) -> Option<FoundSecret> {
         at == begin || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric) || is_escape(text, at);
     let rest = text.get(at..).filter(|_| may_begin)?;
     let begins = |start: &&str| rest.starts_with(start.as_bytes());
-    let scheme = SCHEMES.iter().find(|(.., start)| begins(start));
+    let is_scheme = |(.., name): &&(_, _, &str)| {
+        rest.get(..name.len()).is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let scheme = SCHEMES.iter().find(is_scheme);
     let of = |shape: &'static (&str, usize, &str)| Some((shape, shape.2.split(' ').find(begins)?));
     let ((kind, least, _), start) = match scheme {
         Some(scheme) => (scheme, scheme.2),
         None => SHAPES.iter().find_map(of)?,
     };
-    let secret = rest.get(start.len()..)?.split(|byte| !is_token_byte(*byte)).next()?;
-    let is_random = start == "Bearer " || secret.iter().any(|byte| byte.is_ascii_digit() || *byte == b'=');
+    let secret = rest.get(start.len()..)?;
+    let secret = |most: usize| secret.iter().take(most).take_while(|byte| is_token_byte(**byte));
+    let is_mixed = scheme.is_some() && secret(DECIDING).skip(1).any(u8::is_ascii_uppercase);
+    let is_random = is_mixed
+        || rest.starts_with(b"Bearer ")
+        || secret(DECIDING).any(|byte| byte.is_ascii_digit() || *byte == b'=');
+    if secret(DECIDING).count() < *least || !is_random {
+        return None;
+    }
     // The name of a scheme is shown.
     let begin = if scheme.is_some() { at + start.len() } else { at };
-    let found = FoundSecret { begin, end: at + start.len() + secret.len(), kind: Some(kind) };
-    (secret.len() >= *least && is_random).then_some(found)
+    Some(FoundSecret { begin, end: at + start.len() + secret(usize::MAX).count(), kind: Some(kind) })
 }
 
 /// The value of an assignment, a variable or a parameter, before whose `=` the name of a secret stands.
 fn assigned(text: &[u8], at: usize, begin: usize, is_name: &dyn Fn(&str) -> bool) -> Option<FoundSecret> {
     let (start, name) = name_before(text, at, begin)?;
-    let (found, value, _) = value_at(text, at + 1)?;
+    if is_name(name) {
+        return value_at(text, at + 1, usize::MAX).map(|(found, ..)| found);
+    }
+    let is_key = name.eq_ignore_ascii_case("key");
+    if !is_key && !has(PARAMETERS, name) && !name.to_ascii_lowercase().ends_with("signature") {
+        return None;
+    }
+    let (found, value, _) = value_at(text, at + 1, DECIDING)?;
     let is_parameter = match start.checked_sub(1).and_then(|before| text.get(before)) {
         Some(b'?' | b'&' | b';') => true,
         _ => start == begin && text.get(found.end) == Some(&b'&'),
     };
-    let is_known = |name: &str| {
-        has(PARAMETERS, name)
-            || name.to_ascii_lowercase().ends_with("signature")
-            || (name.eq_ignore_ascii_case("key") && is_random(value))
-    };
-    (is_name(name) || is_parameter && is_known(name)).then_some(found)
+    let is_secret = is_parameter && (!is_key || is_random(value));
+    is_secret.then(|| value_at(text, at + 1, usize::MAX)).flatten().map(|(found, ..)| found)
 }
 
 /// The value behind `password: `. It is one word that ends the line, is quoted or random: otherwise it is a sentence.
 fn labelled(text: &[u8], at: usize, begin: usize, is_name: &dyn Fn(&str) -> bool) -> Option<FoundSecret> {
-    let space = text.get(at + 1..)?.iter().take_while(|byte| **byte == b' ').count();
-    let (found, value, is_quoted) = value_at(text, at + 1 + space)?;
-    let is_last = matches!(text.get(found.end), None | Some(b'\n' | b'\r' | b'\\'));
-    if !is_last && !is_quoted && !is_random(value) {
-        return None;
-    }
     let (start, name) = name_before(text, at, begin)?;
     // `api key: …`
     let two = || {
         let before = start.checked_sub(1).filter(|before| text.get(*before) == Some(&b' '))?;
         core::str::from_utf8(text.get(name_before(text, before, begin)?.0..at)?).ok()
     };
-    (is_name(name) || two().is_some_and(is_name)).then_some(found)
+    if !is_name(name) && !two().is_some_and(is_name) {
+        return None;
+    }
+    let space = text.get(at + 1..)?.iter().take_while(|byte| **byte == b' ').count();
+    let (found, value, is_quoted) = value_at(text, at + 1 + space, DECIDING)?;
+    let is_last = matches!(text.get(found.end), None | Some(b'\n' | b'\r' | b'\\'));
+    let is_secret = is_last || is_quoted || is_random(value);
+    is_secret.then(|| value_at(text, at + 1 + space, usize::MAX)).flatten().map(|(found, ..)| found)
 }
 
-/// Returns the value that begins here, its text, and whether it is in quotes.
-fn value_at(text: &[u8], at: usize) -> Option<(FoundSecret, &[u8], bool)> {
+/// Bytes of a value by which it is decided whether it is a secret: a text may have a beginning of one at each byte.
+const DECIDING: usize = 256;
+
+/// Returns the value that begins here, up to a length, its text, and whether it is in quotes.
+fn value_at(text: &[u8], at: usize, most: usize) -> Option<(FoundSecret, &[u8], bool)> {
     let quote = text.get(at).filter(|byte| matches!(byte, b'"' | b'\''));
     let begin = at + usize::from(quote.is_some());
     let is_end = |byte: &u8| match quote {
@@ -251,6 +267,7 @@ fn value_at(text: &[u8], at: usize) -> Option<(FoundSecret, &[u8], bool)> {
         None => byte.is_ascii_whitespace() || b"&\"'`,;<>#\\".contains(byte),
     };
     let rest = text.get(begin..)?;
+    let rest = rest.get(..most).unwrap_or(rest);
     let value = rest.split(is_end).next().filter(|value| !value.is_empty())?;
     let found = FoundSecret { begin, end: begin + value.len(), kind: None };
     Some((found, value, quote.is_some() && value.len() < rest.len()))
@@ -268,13 +285,14 @@ pub(crate) fn is_quoted_secret(before: &[u8], value: &[u8], is_name: &dyn Fn(&st
 /// The password in a URL whose authority begins here, or its path.
 fn in_url(text: &[u8], at: usize) -> Option<FoundSecret> {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`<>\\".contains(byte);
-    let url = text.get(at..)?.split(is_end).next()?;
-    if let Some(start) = SECRET_PATHS.iter().find(|start| url.starts_with(start.as_bytes())) {
+    let rest = text.get(at..)?;
+    if let Some(start) = SECRET_PATHS.iter().find(|start| rest.starts_with(start.as_bytes())) {
+        let url = rest.split(is_end).next()?;
         let found =
             FoundSecret { begin: at + start.len(), end: at + url.len(), kind: Some("a URL with a token") };
         return (url.len() > start.len()).then_some(found);
     }
-    let authority = url.split(|byte| b"/?#".contains(byte)).next()?;
+    let authority = rest.split(|byte| is_end(byte) || b"/?#".contains(byte)).next()?;
     let user = authority.get(..authority.iter().rposition(|byte| *byte == b'@')?)?;
     let password = user.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
     let is_secret = password < user.len() && (password > 0 || is_random(user));
@@ -287,10 +305,16 @@ fn in_url(text: &[u8], at: usize) -> Option<FoundSecret> {
 
 /// A private key in PEM, without its first line.
 fn private_key(text: &[u8], at: usize) -> Option<FoundSecret> {
-    let rest = core::str::from_utf8(text.get(at..)?.strip_prefix(b"-----BEGIN ")?).ok()?;
-    let label = rest.find("PRIVATE KEY-----").filter(|label| *label < 24)?;
-    let begin = at + 11 + label + 16;
-    let end = rest.find("-----END ").or_else(|| rest.find('"')).map_or(text.len(), |end| at + 11 + end);
+    const LABEL: &[u8] = b"PRIVATE KEY";
+    let rest = text.get(at..)?.strip_prefix(b"-----BEGIN ")?;
+    let label = rest.windows(LABEL.len()).take(24).position(|part| part == LABEL)?;
+    let line = rest.get(label + LABEL.len()..)?;
+    let line = line.strip_prefix(b" BLOCK").unwrap_or(line).strip_prefix(b"-----")?;
+    let begin = text.len() - line.len();
+    let ends = |at: &usize| {
+        line.get(*at) == Some(&b'"') || line.get(*at..).is_some_and(|l| l.starts_with(b"-----END "))
+    };
+    let end = (0..line.len()).find(ends).map_or(text.len(), |end| begin + end);
     (begin < end).then_some(FoundSecret { begin, end, kind: Some("a private key") })
 }
 

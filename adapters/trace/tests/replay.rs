@@ -233,6 +233,13 @@ fn what_an_engine_does_not_say_is_told() {
     let cancelled = unplayed("2024-11-05-stdio-handshake-tool-progress-cancel");
     assert!(cancelled[0].1.contains("its call was cancelled"), "{cancelled:?}");
 
+    for name in ["2025-11-25-tasks", "2026-07-28-tasks-extension"] {
+        let outcome = replay(&transcript(name), Side::Server);
+        assert_eq!(outcome.difference(), None, "{name}");
+        let of_tasks = outcome.unplayed.iter().filter(|(_, reason)| reason == "tasks are not replayed");
+        assert!(of_tasks.count() > 2, "{name}: {:?}", outcome.unplayed);
+    }
+
     let cases = [
         // Refused, because one of two results is missing.
         ("2025-11-25-sampling-with-tools", "must hold one `tool_result` for each `tool_use`"),

@@ -81,3 +81,38 @@ fn of_300_secrets_few_are_recorded_and_of_3000_other_texts_few_are_masked() {
     assert!(faults[0] * 100 <= lines[0] * 5, "{} secrets are recorded:\n{recorded}", faults[0]);
     assert!(faults[1] * 100 <= lines[1], "{} other texts are masked:\n{masked}", faults[1]);
 }
+
+/// What begins a secret at each byte costs no more than what begins none: in quadratic time this would take minutes.
+#[test]
+fn hostile_texts_are_looked_through_once() {
+    for piece in [
+        "a=",
+        "?key=",
+        ":",
+        "password:",
+        "://",
+        "sk-",
+        "-----BEGIN PRIVATE KEY-----\\",
+        "-----BEGIN ",
+        "api key: x ",
+    ] {
+        let text = piece.repeat((256 << 10) / piece.len()) + "\" end";
+        let mut at = 0;
+        while let Some(found) = mcp_proto_trace::find_secret(&text, at) {
+            assert!(found.end > at && found.end <= text.len(), "{piece}: {found:?}");
+            at = found.end;
+        }
+    }
+}
+
+#[test]
+fn credentials_are_found_whatever_the_case_of_their_scheme() {
+    for text in [
+        "use Basic dXNlcjpwYXNz here",
+        "bearer 0paque-token",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\u{1}y",
+    ] {
+        assert!(mcp_proto_trace::find_secret(text, 0).is_some(), "{text}");
+    }
+    assert_eq!(mcp_proto_trace::find_secret("basic information, bearer authentication", 0), None);
+}

@@ -75,7 +75,8 @@ impl Engine {
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
         // 2024-11-05 refers to JSON-RPC, and some of its servers answer so (BATCH-005).
-        let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version <= Version::V2025_03_26);
+        let version = self.common.peer.as_ref().map(|p| p.version);
+        let allows_batches = version.is_some_and(|version| version <= Version::V2025_03_26);
         let Some(marker) = Legacy::get() else {
             let rejected = RejectedMessage::unreadable(MalformedMessage::Batch);
             return self.reject(channel, None, rejected, frame, own);
@@ -89,20 +90,26 @@ impl Engine {
             }
         };
         let before = self.common.outbox_len();
-        // All answers to the members are one array, so its room is held before the first one is read.
-        let Some(batch) = self.common.endpoint.open_batch(marker, channel, members.len()) else {
+        // All answers to the members are one array, so its room is held before the first one is read. In 2024-11-05 each
+        // one is sent alone: arrays are taken there, and never sent.
+        let batch = (version == Some(Version::V2025_03_26))
+            .then(|| self.common.endpoint.open_batch(marker, channel, members.len()));
+        if batch == Some(None) {
             let rejected = RejectedMessage::unreadable(MalformedMessage::OutOfMemory);
             return self.reject(channel, None, rejected, frame, own);
-        };
+        }
+        let batch = batch.flatten();
         for member in members {
             resume_message(&mut self.common.endpoint, &member);
             // An earlier member may have been one fault too many.
             if self.common.endpoint.channels.get(channel).is_some_and(|c| !c.closed) {
-                self.receive_one(channel, Some(batch), &member, own);
+                self.receive_one(channel, batch, &member, own);
             }
         }
-        self.common.endpoint.close_batch(batch);
-        self.common.count_answer(before);
+        if let Some(batch) = batch {
+            self.common.endpoint.close_batch(batch);
+            self.common.count_answer(before);
+        }
     }
 
     fn reject(

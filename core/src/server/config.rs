@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::listen_filter::CustomLists;
 use crate::memory::MemoryAccount;
 use crate::meta;
-use crate::methods::{self, Capability};
+use crate::methods::Capability;
 use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -366,7 +366,8 @@ impl Config {
     #[cfg(feature = "http")]
     pub(crate) fn is_long_lived_method(&self, method: &str) -> bool {
         let mut custom = self.custom_methods.iter();
-        method == methods::SUBSCRIPTIONS_LISTEN || custom.any(|m| m.name() == method && m.is_long_lived())
+        method == crate::methods::SUBSCRIPTIONS_LISTEN
+            || custom.any(|m| m.name() == method && m.is_long_lived())
     }
 
     /// Pings legacy clients that are silent, and ends the session of one that does not answer (PING-004). The default is

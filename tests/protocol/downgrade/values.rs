@@ -33,8 +33,9 @@ pub(super) fn info(name: &str) -> Implementation {
     info
 }
 
+/// A schema without arguments, in the form in which the router lists it: some clients require `properties`.
 fn schema() -> RawJson {
-    raw(&json!({ "type": "object" }))
+    raw(&json!({ "type": "object", "properties": {} }))
 }
 
 fn tools() -> Vec<Tool> {
@@ -88,7 +89,7 @@ pub(super) fn lists() -> [(EntryKind, &'static str, &'static str, Value); 4] {
     listed
         .as_array_mut()
         .expect("a list")
-        .extend(more.map(|n| json!({ "name": n, "inputSchema": { "type": "object" } })));
+        .extend(more.map(|n| json!({ "name": n, "inputSchema": to_value(&schema()) })));
     [
         (EntryKind::Tool, "ListToolsResult", "tools", listed),
         (EntryKind::Resource, "ListResourcesResult", "resources", all(RawJson::encode(&[resource()]))),

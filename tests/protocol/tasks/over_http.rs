@@ -40,7 +40,11 @@ pub(super) fn post(web: &mut HttpServerHarness, session: &str, body: &Value) -> 
 
 /// Makes a call of a session a task.
 pub(super) fn begin(web: &mut HttpServerHarness, session: &str) -> (String, mcp_proto::server::Call) {
-    let x = post(web, session, &super::legacy_call(2));
+    begin_call(web, session, &super::legacy_call(2))
+}
+
+fn begin_call(web: &mut HttpServerHarness, session: &str, call: &Value) -> (String, mcp_proto::server::Call) {
+    let x = post(web, session, call);
     let call = web.expect_call();
     let now = web.now;
     web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
@@ -327,6 +331,42 @@ fn question_prefers_a_stream_that_is_read_to_one_that_may_be_resumed() {
         let resumed = web.send_request("GET", "/mcp", &fields, "");
         web.transmit_all();
         assert_eq!(questions(&web, &[resumed]).len(), usize::from(!is_read));
+    }
+}
+
+// covers: TASK-021, TASK-033, HTTP-011
+#[test]
+fn response_that_is_one_object_carries_neither_questions_nor_progress_of_a_task() {
+    for is_alone in [true, false] {
+        let mut web = harness(Config::new());
+        let session = open_session(&mut web);
+        let mut call = super::legacy_call(2);
+        call["params"]["_meta"] = json!({"progressToken": "p"});
+        let (id, run) = begin_call(&mut web, &session, &call);
+        let fields = [("Mcp-Session-Id", &*session), ("Accept", "application/json")];
+        let only_json = web.post(&fields, &super::task_request(3, "tasks/result", &id).to_string());
+        let other =
+            (!is_alone).then(|| post(&mut web, &session, &super::task_request(4, "tasks/result", &id)));
+        let now = web.now;
+        let reported = web.server.engine().progress(now, run.id(), Progress::new(1.0)).expect("open");
+        assert_eq!(reported, if is_alone { SendStatus::Dropped } else { SendStatus::Queued });
+        web.server.engine().need_input(now, &run, &form("basin"), b"").expect("possible");
+        web.advance(secs(1));
+        if let Some(other) = other {
+            assert_eq!(web.response(other).messages()[0]["params"]["progress"], 1);
+            let asked = questions(&web, &[other]);
+            let reply = json!({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"action": "decline"}});
+            post(&mut web, &session, &reply);
+        }
+        // A client that cannot be asked refuses: the task goes on.
+        let run = web.expect_call();
+        assert_eq!(run.answer("basin").is_some_and(|answer| answer.is_err()), is_alone);
+        answer(&mut web, &run);
+        let reply = web.response(only_json);
+        assert_eq!(
+            (reply.field("content-type"), &reply.message()["id"]),
+            (Some("application/json"), &json!(3))
+        );
     }
 }
 

@@ -59,7 +59,13 @@ impl ServerFile {
 
     /// Returns whether the file has changed since it was read.
     pub(super) fn has_changed(&self) -> bool {
-        fs::read(&self.path).ok() != self.seen
+        self.content() != self.seen
+    }
+
+    /// The content of a file; what is read only once, such as a pipe, has none.
+    fn content(&self) -> Option<Vec<u8>> {
+        fs::metadata(&self.path).ok().filter(fs::Metadata::is_file)?;
+        fs::read(&self.path).ok()
     }
 
     /// Reads the servers of the file.
@@ -70,7 +76,7 @@ impl ServerFile {
     /// contains no values.
     pub(super) fn read(&mut self) -> Result<Vec<ConfiguredUpstream>, CommandFailure> {
         // Before it is read, so that a change meanwhile is seen.
-        self.seen = fs::read(&self.path).ok();
+        self.seen = self.content();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         let mut all = Vec::new();
         for server in Server::all_from_config(&self.path)? {

@@ -1,7 +1,9 @@
 //! The clients of a proxy with its loop: notes about them, the trace, and the signal that ends it.
 
+use alloc::collections::BTreeMap;
+
 use mcp_proto::server::{Config, Event};
-use mcp_proto::{Diagnostic, Limits, client};
+use mcp_proto::{CallKey, Diagnostic, Limits, client};
 use mcp_proto_proxy::{SearchSize, server_limits};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
@@ -32,8 +34,8 @@ pub(crate) struct Front {
     /// What search saves, as a note has told.
     search_size: Option<SearchSize>,
     trace: bool,
-    /// When progress came that no result has followed yet.
-    progress_at: Option<Instant>,
+    /// When the last progress of each call came whose result has not.
+    progress_at: BTreeMap<CallKey, Instant>,
     paint: Paint,
     /// Reports that the process should end.
     stop_signal: StopSignal,
@@ -56,7 +58,7 @@ impl Front {
             omission_notes: OmissionNotes::default(),
             search_size: None,
             trace: args.trace,
-            progress_at: None,
+            progress_at: BTreeMap::new(),
             paint: Paint::for_stderr(),
             stop_signal,
             is_shutting_down: false,
@@ -117,11 +119,11 @@ impl Front {
     /// The TypeScript SDK 1.x loses progress that it reads together with the result of its call.
     pub(crate) fn part_progress(&mut self, event: &client::Event) {
         match event {
-            client::Event::Progress { .. } if self.downstream.is_stream() => {
-                self.progress_at = Some(Instant::now());
+            client::Event::Progress { call, .. } if self.downstream.is_stream() => {
+                self.progress_at.insert(*call, Instant::now());
             }
-            client::Event::Done { .. } => {
-                if let Some(at) = self.progress_at.take() {
+            client::Event::Done { call, .. } => {
+                if let Some(at) = self.progress_at.remove(call) {
                     self.downstream.write();
                     thread::sleep(PROGRESS_GAP.saturating_sub(at.elapsed()));
                 }

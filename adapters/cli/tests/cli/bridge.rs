@@ -281,7 +281,16 @@ fn bridge_answers_running_calls_after_end_of_input() {
 fn client_that_ends_while_its_server_still_connects_leaves_nothing() {
     let file = std::env::temp_dir().join(format!("mcp-bridge-connecting-{}", std::process::id()));
     let mut bridge = probe_command()
-        .args(["bridge", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 600", file.to_str().expect("UTF-8")])
+        .args([
+            "bridge",
+            "--connect-timeout",
+            "3s",
+            "--",
+            "sh",
+            "-c",
+            "echo $$ > \"$0\"; exec sleep 600",
+            file.to_str().expect("UTF-8"),
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

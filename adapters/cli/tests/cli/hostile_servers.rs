@@ -116,7 +116,8 @@ fn control_characters_of_server_are_escaped() {
     );
     let completion_result = format!(r#"{{"completion":{{"values":[{json}]}}}}"#);
     let inspect = canned_server(&[&welcome, &tools, &resources, &templates, &prompts]);
-    let call = canned_server(&[&welcome, &tool_result]);
+    // After the failure of a tool its list is asked for.
+    let call = canned_server(&[&welcome, &tool_result, &tools]);
     let read = canned_server(&[&welcome, &resource_result]);
     let prompt = canned_server(&[&welcome, &prompt_result]);
     let complete = canned_server(&[&welcome, &completion_result]);

@@ -87,6 +87,10 @@ fn word_in_place_of_a_server_is_answered_with_both_forms() {
     }
     let done = probe(&["events", "list", "--json", "my server", "x"]).assert_code(2);
     done.assert_stderr(&["mcp-probe events list --json -- 'my server' x"]);
+    // Values that may be secrets are not repeated.
+    let secret = ["inspect", "--bearer", "s3cret", "--header", "X-Key: s3cret", "--era=legacy", "server.py"];
+    let done = probe(&secret).assert_code(2).assert_stderr(&["-- server.py"]);
+    assert!(!done.stderr.contains("s3cret"), "{done}");
     // Without a name of a tool no line of `call` is possible.
     assert!(!probe(&["trace", "show", "a", "b"]).assert_code(2).stderr.contains("HOST:PORT"));
     // An option is no server.

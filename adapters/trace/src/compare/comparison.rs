@@ -19,6 +19,9 @@ struct Said {
     message: Option<Message>,
 }
 
+/// Why what a server says of its tasks is not said again: they are made by its application.
+pub(crate) const NO_TASKS: &str = "tasks are not replayed";
+
 /// Most messages without a counterpart.
 const MAX_SAID: usize = 100_000;
 
@@ -34,6 +37,8 @@ pub(crate) struct Comparison<'t> {
     has_news: bool,
     /// Ids of the requests by which a client asks for the era.
     probes: Vec<String>,
+    /// Ids of the requests about tasks.
+    about_tasks: Vec<String>,
     pub(crate) outcome: Replayed,
 }
 
@@ -46,6 +51,7 @@ impl<'t> Comparison<'t> {
             awaited: Vec::new(),
             has_news: false,
             probes: Vec::new(),
+            about_tasks: Vec::new(),
             outcome: Replayed::default(),
         }
     }
@@ -71,8 +77,12 @@ impl<'t> Comparison<'t> {
                 let translated = self.names.input(&Message::new(member.clone()));
                 is_changed |= translated != member;
                 let message = Message::new(translated.clone());
-                if message.method.as_deref() == Some("server/discover") {
-                    self.probes.extend(message.id_text());
+                match message.method.as_deref() {
+                    Some("server/discover") => self.probes.extend(message.id_text()),
+                    Some(method) if method.starts_with("tasks/") => {
+                        self.about_tasks.extend(message.id_text());
+                    }
+                    _ => {}
                 }
                 heard(&message);
                 translated
@@ -160,6 +170,10 @@ impl<'t> Comparison<'t> {
             Relation::Identical => self.outcome.identical += 1,
             Relation::Equal => self.outcome.equal += 1,
             Relation::Reworded => self.outcome.reworded += 1,
+            // An engine without tasks answers by itself.
+            Relation::Different if recorded.id_text().is_some_and(|id| self.about_tasks.contains(&id)) => {
+                self.outcome.unplayed.push((record, NO_TASKS.into()));
+            }
             Relation::Different => {
                 let reason = first_difference(&recorded.json, &translated.json);
                 let replayed = translated.json.as_bytes().to_vec();

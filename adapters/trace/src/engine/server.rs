@@ -12,6 +12,7 @@ use mcp_proto::{
 
 use super::player::{self, Refusal, Role, without};
 use crate::compare::Replayed;
+use crate::compare::comparison::NO_TASKS;
 use crate::compare::relation::is_input_request;
 use crate::message::Message;
 use crate::record::{Content, Side};
@@ -252,6 +253,10 @@ impl ServerRole {
             "notifications/resources/updated" => Some(Change::Resource(text("uri").unwrap_or_default())),
             _ => None,
         };
+        let of_task = |meta: RawJson| meta.member("io.modelcontextprotocol/related-task").is_some();
+        if method.starts_with("notifications/tasks/") || recorded.param("_meta").is_some_and(of_task) {
+            return Err(Refusal::NoCommand(NO_TASKS.into()));
+        }
         let engine = self.server.engine();
         if let Some(change) = change {
             return match engine.publish(now, &change) {
@@ -299,9 +304,6 @@ impl ServerRole {
             }
             // The engine says it by itself. What it says instead is the difference.
             "notifications/subscriptions/acknowledged" => {}
-            _ if method.starts_with("notifications/tasks/") => {
-                return Err(Refusal::NoCommand("tasks are not replayed".into()));
-            }
             _ => engine.notify(now, channel, method, recorded.params.as_ref())?,
         }
         Ok(())

@@ -30,7 +30,7 @@ impl ServerTasks {
             return;
         }
         let Some((stream, root)) = self.reachable_collector(cx, task) else {
-            if self.has_stateless_collector(cx, task) {
+            if self.has_silent_collector(cx, task) {
                 self.refuse_questions(cx, task);
             }
             return;
@@ -90,10 +90,13 @@ impl ServerTasks {
             else {
                 continue;
             };
-            if !session.initialized || session.is_stateless || c.input_end.is_some() {
+            if !session.initialized
+                || session.is_stateless
+                || c.input_end.is_some()
+                || c.role.stream.is_unreachable()
+            {
                 continue;
             }
-            // None is unreachable: such a stream was abandoned.
             if !c.role.stream.is_left() {
                 return Some((stream, root));
             }
@@ -103,14 +106,18 @@ impl ServerTasks {
         left
     }
 
-    /// Returns whether a client without a session waits for the result: it cannot be asked.
-    fn has_stateless_collector(&self, cx: &TaskContext<'_>, task: Key) -> bool {
+    /// Returns whether a client waits for the result that cannot be asked: it has no session, or takes the answer alone.
+    fn has_silent_collector(&self, cx: &TaskContext<'_>, task: Key) -> bool {
         let peers = self.table.get(task).and_then(|entry| entry.peers.as_ref());
         peers.is_some_and(|peers| {
             peers.collectors.iter().any(|call| {
                 let stream = cx.endpoint.inbound.calls.get(*call).map(|call| call.channel);
+                let is_unreachable = stream
+                    .and_then(|stream| cx.endpoint.channels.get(stream))
+                    .is_some_and(|c| c.role.stream.is_unreachable());
                 let root = stream.map(|stream| cx.endpoint.root_channel(stream));
-                root.and_then(|root| session(cx.endpoint, root)).is_some_and(|s| s.is_stateless)
+                is_unreachable
+                    || root.and_then(|root| session(cx.endpoint, root)).is_some_and(|s| s.is_stateless)
             })
         })
     }

@@ -355,7 +355,10 @@ fn progress_channel(cx: &TaskContext<'_>, entry: &TaskEntry) -> Option<Key> {
     let collectors = entry.peers.as_ref().map_or(&[][..], |peers| &peers.collectors);
     let streams = collectors.iter().filter_map(|call| Some(cx.endpoint.inbound.calls.get(*call)?.channel));
     // Another session may wait for the result, too; the token is not one of its requests.
-    let streams = streams.filter(|stream| cx.endpoint.root_channel(*stream) == session);
+    let streams = streams.filter(|stream| {
+        let is_reachable = cx.endpoint.channels.get(*stream).is_some_and(|c| !c.role.stream.is_unreachable());
+        is_reachable && cx.endpoint.root_channel(*stream) == session
+    });
     let mut all = streams.chain(is_read.then_some(session));
     let high_water = cx.endpoint.limits.outbox_high_water;
     let has_room =
