@@ -290,7 +290,18 @@ fn sessions_of_search_profiles_generate_and_installation_fit_a_terminal() {
     for columns in [80, 200] {
         for (args, code, wanted) in [
             (
-                &["call", "search", "query=loud", "--", PROBE, "bridge", "--search", "--"][..],
+                &[
+                    "call",
+                    "search",
+                    "query=loud",
+                    "--stderr",
+                    "inherit",
+                    "--",
+                    PROBE,
+                    "bridge",
+                    "--search",
+                    "--",
+                ][..],
                 0,
                 &["tokens"][..],
             ),
