@@ -40,9 +40,9 @@ impl Gateway {
     /// called by its own name, too.
     ///
     /// Tools are read from an upstream when it has been started, and when it tells that they have changed, at the times of a
-    /// [`ListPace`](mcp_proto::client::ListPace): at most 4,096 tools of 256 KiB, in 8 MiB. A search ranks those that the policy shows to its client, and waits up to [`LIST_TIMEOUT`] for those of
-    /// upstreams that are being started. Clients are not told of changes: their list stays the same
-    /// ([`search_gateway_config`]). They need not repeat arguments of tools in header fields.
+    /// [`ListPace`](mcp_proto::client::ListPace): at most 4,096 tools of 256 KiB, in 8 MiB. A search ranks those that the policy shows
+    /// to its client, and waits up to 10 s for those of upstreams that are being started. Clients are not told of changes: their list
+    /// stays the same ([`search_gateway_config`]). They need not repeat arguments of tools in header fields.
     #[must_use]
     pub fn with_search(mut self) -> Self {
         self.search = Some(ToolSearch::default());
