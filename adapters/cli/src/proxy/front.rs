@@ -1,6 +1,9 @@
 //! The clients of a proxy with its loop: notes about them, the trace, and the signal that ends it.
 
 use alloc::collections::BTreeMap;
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
 
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{CallKey, Diagnostic, Limits, client};
@@ -9,10 +12,6 @@ use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
 use super::downstream::Downstream;
-use core::time::Duration;
-use std::thread;
-use std::time::Instant;
-
 use crate::args::ProxyArgs;
 use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
