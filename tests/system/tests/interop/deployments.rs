@@ -73,9 +73,9 @@ fn verify_unit(unit: &str, folder: &Folder) {
     if !report_readiness(&found, "units of systemd") {
         return;
     }
-    let program = probe().to_str().expect("a path in UTF-8");
+    let program = format!("{:?}", probe().to_str().expect("a path in UTF-8"));
     let path = folder.0.join("mcp@.service");
-    fs::write(&path, substitute(unit, &[("/usr/local/bin/mcp-probe", program)])).expect("room for a file");
+    fs::write(&path, substitute(unit, &[("/usr/local/bin/mcp-probe", &program)])).expect("room for a file");
     let mut verify = command(["systemd-analyze", "verify", "--man=no"]);
     verify.arg(&path);
     let done = run(verify, DEADLINE).expect("it was there before").assert_success();
@@ -87,7 +87,9 @@ fn verify_unit(unit: &str, folder: &Folder) {
 fn exec_start(unit: &str, pairs: &[(&str, &str)]) -> Vec<String> {
     let unit = unit.replace("\\\n", "");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command line");
-    substitute(line, pairs).split_whitespace().map(str::to_owned).collect()
+    // What is put into a word may have spaces.
+    let words: Vec<_> = line.split_whitespace().collect();
+    substitute(&words.join("\n"), pairs).lines().map(str::to_owned).collect()
 }
 
 /// Returns the list of words after `name` in the part of a file that `head` begins.
