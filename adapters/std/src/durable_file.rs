@@ -267,7 +267,7 @@ mod platform {
     use super::*;
 
     pub(super) fn try_lock(_: OpenOptions, _: &Path) -> io::Result<Option<File>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this platform has no locks between processes"))
+        Err(io::Error::new(ErrorKind::Unsupported, "this platform has no locks between processes"))
     }
 }
 

@@ -47,7 +47,9 @@ use stdout_guard::StdinGuard;
 pub use crate::poll::Descriptors;
 pub use crate::poll::{HungUp, Interest, Ready};
 pub use memory::{MemoryEnd, memory_pair};
-pub use net::{Listener, OpenConnection, OpenConnections, is_resource_exhausted};
+pub use net::{Listener, is_resource_exhausted};
+#[cfg(any(unix, windows))]
+pub use net::{OpenConnection, OpenConnections};
 pub use serial::SerialPort;
 pub use socket::Socket;
 #[cfg(unix)]
