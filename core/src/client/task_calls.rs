@@ -8,7 +8,7 @@ use super::config::Config;
 use super::engine::Engine;
 use super::event::Event;
 use super::tasks::states::TaskPolling;
-use super::tasks::{FollowedTasks, TaskDeadline, TaskHandle, TaskOutcome};
+use super::tasks::{FollowedTasks, TaskHandle, TaskOutcome};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{
     CallKey, CallOptions, CallPurpose, CallStage, CallTask, OutboundCall, OutboundCalls, ProgressUse,
@@ -149,7 +149,7 @@ impl Calls {
     /// Sends what is due about tasks that no call follows any more.
     pub(super) fn handle_task_timeout(&mut self, common: &mut CommonState) {
         if let Some(tasks) = self.tasks.as_mut() {
-            tasks.handle_timeout(common);
+            tasks.send_due_cancellations(common);
         }
     }
 
@@ -231,9 +231,8 @@ impl Calls {
             return self.finish(common, call, Err(CallError::TotalTimedOut));
         }
         let Some(tasks) = self.tasks.as_mut() else { return };
-        match tasks.handle_deadline(common, call) {
-            TaskDeadline::None => {}
-            TaskDeadline::InputTimedOut => self.finish(common, call, Err(CallError::InputTimedOut)),
+        if tasks.handle_deadline(common, call) {
+            self.finish(common, call, Err(CallError::InputTimedOut));
         }
     }
 

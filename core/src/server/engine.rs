@@ -426,7 +426,7 @@ impl Engine {
         let version = record.version;
         if self.is_run(call.0) {
             let error = shape::error_in_revision(error, version);
-            self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Error(&error)));
+            self.with_tasks(|tasks, cx| tasks.finish(cx, call.0, RunAnswer::Error(&error)));
             return Ok(());
         }
         // A batch has one response, whose status cannot be that of a member.
@@ -545,7 +545,7 @@ impl Engine {
                 self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
             }
             CallPurpose::TaskInput { task, .. } => {
-                self.with_tasks(|tasks, cx| tasks.finish_question(cx, task, key, outcome));
+                self.with_tasks(|tasks, cx| tasks.take_answer(cx, task, key, outcome));
             }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
@@ -805,13 +805,13 @@ fn handle_request_deadline(engine: &mut Engine, key: Key) {
     {
         return;
     }
-    let reason = "no answer in time";
+    let reason = Some("no answer in time");
     // Before the request ends: the cancellation needs its id and its channel (TIME-002).
     match purpose {
         CallPurpose::TaskInput { task, .. } => {
             engine.with_tasks(|tasks, cx| tasks.cancel_question(cx, task, key, reason));
         }
-        _ => cancel_question(&mut engine.endpoint, key, Some(reason)),
+        _ => cancel_question(&mut engine.endpoint, key, reason),
     }
     engine.finish_outbound(key, Err(outcome));
 }

@@ -79,18 +79,19 @@ impl Engine {
         begin_round(self, now, call, Round { requests, state, kept: &[], tasks: None })
     }
 
-    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
+    /// Cancels the input requests of a parked call (legacy) or of a task (both eras) and delivers the call again at once, or at the
+    /// next turn of the task.
     ///
     /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
-    /// requests end with [`CallError::Cancelled`](crate::CallError::Cancelled), and the client receives the cancellation with `reason`. Returns
-    /// false if no call is parked with this state. A modern call is never parked.
+    /// requests end with [`CallError::Cancelled`](crate::CallError::Cancelled), and a legacy client receives the cancellation with
+    /// `reason`. Returns false if neither a parked call nor a task waits with this state. A modern call that is no task is never parked.
     pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
         self.endpoint.tick(now);
         let parked = self.parked.as_mut();
         let resumed = parked.and_then(|parked| parked.withdraw(&mut self.endpoint, state, reason));
         let is_found = resumed.is_some();
         self.events.extend(resumed);
-        is_found
+        is_found || self.with_tasks(|tasks, cx| tasks.withdraw_input(cx, state, reason)) == Some(true)
     }
 
     /// Cancels the input requests of a parked call that is over, or ends what a call waits for at a task.
@@ -215,7 +216,7 @@ pub(super) fn begin_round(
         }
     }
     if is_run {
-        let asked = engine.with_tasks(|tasks, cx| tasks.need_input(cx, call, requests, state, &answers));
+        let asked = engine.with_tasks(|tasks, cx| tasks.suspend(cx, call, requests, state, &answers));
         return asked.unwrap_or(Err(UseError::Stale));
     }
     if call.version.is_modern() {
@@ -312,18 +313,6 @@ impl CollectedInput {
         if let Some(requests) = self.requests.downcast_mut::<InputRequests<'static>>() {
             requests.insert(key, request);
         }
-    }
-
-    fn set_state(&mut self, state: Vec<u8>) {
-        self.state = state;
-    }
-
-    fn keep(&mut self, key: Box<str>, value: RawJson) {
-        self.kept.push((key, value));
-    }
-
-    fn kept(&self, key: &str) -> Option<RawJson> {
-        self.kept.iter().find(|(other, _)| **other == *key).map(|(_, value)| value.clone())
     }
 
     fn discard_requests(&mut self) {
@@ -537,7 +526,7 @@ impl InputRequired {
 
     /// Sets the value of [`Call::state`] for the next delivery. Unused if no input is requested.
     pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
-        self.collector().set_state(state.into());
+        self.collector().state = state.into();
     }
 
     /// Lets the input requests of this delivery run as tasks of the client, whose answers are collected later.
@@ -590,7 +579,10 @@ impl InputRequired {
         let name = kept_key(key);
         let earlier = call.answer(&name).and_then(Result::ok).cloned();
         // A value of this delivery is not among the answers of the call yet.
-        let kept = earlier.or_else(|| self.collector.as_ref()?.kept(&name));
+        let kept = earlier.or_else(|| {
+            let mut kept = self.collector.as_ref()?.kept.iter();
+            kept.find(|(other, _)| *other == name).map(|(_, value)| value.clone())
+        });
         let value = kept.map(|value| value.parse()).transpose();
         value.map_err(|error| RpcError::internal(alloc::format!("the kept value `{key}`: {error}")))
     }
@@ -634,7 +626,7 @@ impl InputRequired {
         let value = RawJson::encode(value).map_err(|error| {
             RpcError::internal(alloc::format!("the value `{key}` cannot be kept: {error}"))
         })?;
-        self.collector().keep(kept_key(key), value);
+        self.collector().kept.push((kept_key(key), value));
         Ok(())
     }
 

@@ -88,7 +88,7 @@ impl Engine {
             // Without the head, whose id is that of the run: no client knows it.
             let result: Vec<u8> = out.split_off(start);
             c.outbox.rollback(mark);
-            self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Result(&result)));
+            self.with_tasks(|tasks, cx| tasks.finish(cx, call.0, RunAnswer::Result(&result)));
             return Ok(());
         }
         rpc::end(out);

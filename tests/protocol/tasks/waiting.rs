@@ -1,14 +1,15 @@
 //! Requests that wait for tasks: when they are answered, and their bounds.
 
+use mcp_proto::CallError;
 use mcp_proto::server::{TaskLimits, TaskOptions};
-use mcp_tests::harness::build::legacy_request;
+use mcp_tests::harness::build::{legacy_request, result_response};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
 use super::stored::{Store, begin as begin_stored};
 use super::{
-    LEGACY, begin, complete, dredged, form, harness_with, legacy_call, modern, modern_call, table,
-    task_request,
+    LEGACY, begin, complete, dredged, form, forms, harness_with, legacy_call, legacy_harness, modern,
+    modern_call, modern_harness, table, task_request,
 };
 use crate::protocol::common::secs;
 
@@ -171,7 +172,7 @@ fn blocked_results_are_answered_at_the_shutdown() {
 // covers: TASK-013
 #[test]
 fn message_after_the_end_of_a_task_is_ignored() {
-    let mut harness = super::legacy_harness(table(), Chunker::Whole);
+    let mut harness = legacy_harness(table(), Chunker::Whole);
     let (id, run) = begin(&mut harness, &legacy_call(1));
     complete(&mut harness, &run, &dredged());
     assert_eq!(harness.expect_reply()["params"]["status"], "completed");
@@ -251,5 +252,57 @@ fn page_of_the_list_ends_at_32_kibibytes() {
         let page = harness.expect_reply()["result"]["tasks"].as_array().expect("a page").clone();
         assert_eq!(page.len(), expected, "{message}");
         rest = page[0].to_string().len() - message;
+    }
+}
+
+// covers: TASK-023, CANC-001
+#[test]
+fn withdrawn_questions_of_a_task_are_cancelled_and_it_runs_again() {
+    for is_legacy in [true, false] {
+        let mut harness =
+            if is_legacy { legacy_harness(table(), Chunker::Whole) } else { modern_harness(Chunker::Whole) };
+        let (id, run) = begin(&mut harness, &if is_legacy { legacy_call(1) } else { modern_call(1) });
+        let withdraw = |harness: &mut ServerHarness, state: &[u8]| {
+            let now = harness.now;
+            let is_found = harness.pipe.engine().withdraw_input(now, state, Some("dug already"));
+            harness.pump();
+            is_found
+        };
+        assert!(!withdraw(&mut harness, b"half"));
+        harness.need_input(&run, &forms(&["east", "west"]), b"half").expect("possible");
+        harness.take_sent();
+        let mut questions = Vec::new();
+        if is_legacy {
+            harness.feed_message(&task_request(2, "tasks/result", &id));
+            questions = harness.take_sent();
+            harness.feed_message(&result_response(&questions[0], json!({"action": "decline"})));
+            harness.take_sent();
+        } else {
+            let responses = json!({"east": {"action": "decline"}});
+            let answers = json!({"taskId": id, "inputResponses": responses});
+            harness.feed_message(&modern(2, "tasks/update", answers));
+            harness.take_sent();
+        }
+        assert!(!withdraw(&mut harness, b"ha") && !withdraw(&mut harness, b""));
+        assert!(withdraw(&mut harness, b"half"));
+        let sent = harness.take_sent();
+        if is_legacy {
+            let cancelled = &sent[0]["params"];
+            assert_eq!(
+                (&cancelled["requestId"], &cancelled["reason"]),
+                (&questions[1]["id"], &json!("dug already"))
+            );
+            assert_eq!(cancelled["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id.as_str());
+            assert_eq!(sent[1]["params"]["status"], "working", "{sent:?}");
+        } else {
+            harness.feed_message(&modern(3, "tasks/get", json!({"taskId": id})));
+            assert_eq!(harness.expect_reply()["result"]["status"], "working");
+        }
+        let again = harness.expect_call();
+        assert_eq!((again.attempt(), again.state()), (1, Some(&b"half"[..])));
+        assert!(again.answer("east").expect("an outcome").is_ok());
+        assert_eq!(again.answer("west"), Some(Err(&CallError::Cancelled)));
+        assert!(!withdraw(&mut harness, b"half"), "it waits no longer");
+        complete(&mut harness, &again, &dredged());
     }
 }

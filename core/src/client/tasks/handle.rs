@@ -173,10 +173,10 @@ impl StartedTask {
         match Task::from_result(result) {
             Ok(Some(task)) => check_id(task.task_id.as_str())
                 .map(|()| Self::Task(TaskHandle::new(peer, tool, task.task_id))),
-            Ok(None) => match CallToolParams::read(result) {
-                Ok(result) => Ok(Self::Done(Box::new(result))),
-                Err(error) => Err(error.to_string()),
-            },
+            Ok(None) => {
+                let read = CallToolParams::read(result).map_err(|error| error.to_string())?;
+                Ok(Self::Done(Box::new(read)))
+            }
             Err(error) => Err(error.to_string()),
         }
     }

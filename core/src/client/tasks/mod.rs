@@ -215,12 +215,12 @@ impl FollowedTasks {
         if followed.rounds > limit { Err(CallError::TooManyRounds { limit }) } else { Ok(()) }
     }
 
-    /// Handles a deadline of a call that is not its total timeout.
-    pub(in crate::client) fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> TaskDeadline {
+    /// Handles a deadline of a call that is not its total timeout. Returns whether the input has not come in time.
+    pub(in crate::client) fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> bool {
         let now = common.endpoint.now;
-        let Some(followed) = self.tasks.get(&call) else { return TaskDeadline::None };
+        let Some(followed) = self.tasks.get(&call) else { return false };
         if followed.input_deadline.is_some_and(|at| now >= at) {
-            return TaskDeadline::InputTimedOut;
+            return true;
         }
         if now >= followed.next_poll {
             // The result may have been lost after the end of the task was known.
@@ -231,12 +231,7 @@ impl FollowedTasks {
             }
         }
         self.rearm(common, call);
-        TaskDeadline::None
-    }
-
-    /// Sends the cancellations that are due again.
-    pub(in crate::client) fn handle_timeout(&mut self, common: &mut CommonState) {
-        self.send_due_cancellations(common);
+        false
     }
 
     /// Ends what was begun for a call that has ended: requests, input requests, and the task itself if the call created
@@ -372,15 +367,6 @@ pub(super) type WriteAnswer<'a> =
 
 /// The end of a call that follows a task, if it has one now.
 pub(super) type TaskOutcome = Option<Result<RawJson, CallError>>;
-
-/// Meaning of a deadline of a call that follows a task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TaskDeadline {
-    /// It was handled.
-    None,
-    /// The input has not come in time.
-    InputTimedOut,
-}
 
 // Which tools of a server of 2025-11-25 may or must be called as tasks, from its list of tools.
 

@@ -211,7 +211,7 @@ impl FollowedTasks {
     }
 
     /// Sends the cancellations that are due.
-    pub(super) fn send_due_cancellations(&mut self, common: &mut CommonState) {
+    pub(in crate::client) fn send_due_cancellations(&mut self, common: &mut CommonState) {
         let (now, max) = (common.endpoint.now, common.config.polling().max_failures.max(1));
         self.cancellations.retain_mut(|one| {
             if one.request.is_some() || one.next > now {

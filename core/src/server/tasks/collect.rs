@@ -180,7 +180,7 @@ impl ServerTasks {
     }
 
     /// Takes the outcome of a request that asked a question.
-    pub(super) fn take_answer(
+    pub(in crate::server) fn take_answer(
         &mut self,
         cx: &mut TaskContext<'_>,
         task: Key,
@@ -228,7 +228,7 @@ impl ServerTasks {
     }
 
     /// Cancels the requests that ask questions of a task, which are not needed any more.
-    pub(super) fn withdraw_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: &str) {
+    pub(super) fn withdraw_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: Option<&str>) {
         for request in self.asked(task, |_| true, cx) {
             // Before the request ends: the cancellation needs its id and its channel.
             self.cancel_question(cx, task, request, reason);
@@ -242,14 +242,14 @@ impl ServerTasks {
         cx: &mut TaskContext<'_>,
         task: Key,
         request: Key,
-        reason: &str,
+        reason: Option<&str>,
     ) {
         let Some(call) = cx.endpoint.outbound.calls.get(request) else { return };
         let CallPurpose::TaskInput { stream, .. } = call.purpose else { return };
         let channel = cancellation_route(cx.endpoint, (stream, call.channel));
         let (Some(channel), Some(entry)) = (channel, self.table.get(task)) else { return };
         let mut params = Vec::new();
-        rpc::cancelled_params(&mut params, OutboundCalls::wire_id(request), Some(reason));
+        rpc::cancelled_params(&mut params, OutboundCalls::wire_id(request), reason);
         cx.endpoint.send(channel, 0, |out| {
             rpc::notification_head(out, methods::CANCELLED);
             out.extend_from_slice(b",\"params\":");
@@ -261,7 +261,7 @@ impl ServerTasks {
     /// Takes back the questions that were sent on a stream whose client is gone.
     pub(super) fn take_back_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, stream: Key) {
         for request in self.asked(task, |other| other == stream, cx) {
-            self.cancel_question(cx, task, request, "the stream of the question has ended");
+            self.cancel_question(cx, task, request, Some("the stream of the question has ended"));
             cx.endpoint.end_request(request);
         }
     }

@@ -6,23 +6,21 @@ use core::time::Duration;
 
 use super::entry::{Held, HeldCalls, Owner, TaskState};
 use super::record::TaskRecordError;
-use super::requests::TaskOptions;
 use super::store::{Detail, Milestone, text_room, write_members};
 use super::table::{TaskTable, error_outcome};
-use super::{RunAnswer, TaskContext, TaskOffer, TaskRequestFrame};
+use super::{TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::{CallId, InputOutcome};
+use crate::calls::inbound::CallId;
 use crate::calls::observing::observe_sent_result;
-use crate::error::UseError;
+use crate::error::CallError;
 use crate::identity::declared_extension;
 use crate::json::{self, write_str};
-use crate::model::{InputRequests, TaskId};
+use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::{self, RequestId, RpcError};
 use crate::server::authorization::Authorization;
 use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
-use crate::server::receive::CarriedAnswer;
 use crate::slab::Key;
 use crate::tasks::text::{TaskBits, unknown_task};
 use crate::time::Instant;
@@ -87,7 +85,7 @@ impl ServerTasks {
         }
     }
 
-    /// Arms the timer for the next deadline.
+    /// Arms the timer for the next deadline, after each command and message.
     pub(super) fn arm(&mut self, cx: &mut TaskContext<'_>) {
         let leaving = self.leaving.first().map(|(at, _)| *at);
         let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).chain(leaving).min();
@@ -193,7 +191,6 @@ impl ServerTasks {
             Milestone::Ended(task) => self.show_end(cx, task),
         }
         self.run_next(cx);
-        self.arm(cx);
     }
 
     /// Answers those who wait for the end of a task, which clients see from now on.
@@ -216,7 +213,7 @@ impl ServerTasks {
         reason: CancelReason,
         error: &RpcError,
     ) {
-        self.withdraw_questions(cx, task, "the task has ended");
+        self.withdraw_questions(cx, task, Some("the task has ended"));
         self.stop_run(cx, task, reason);
         self.refuse_waiting(cx, task, error);
         self.listeners.remove_task(task);
@@ -250,7 +247,6 @@ impl ServerTasks {
             self.take_back_questions(cx, held.task(), stream);
             self.ask(cx, held.task());
         }
-        self.arm(cx);
     }
 }
 
@@ -296,7 +292,6 @@ impl ServerTasks {
         if let Err(error) = self.handle_request(cx, request) {
             cx.endpoint.send_error(request.source.channel, request.source.batch, Some(request.id), &error);
         }
-        self.arm(cx);
     }
 
     /// Returns the tasks of a filter that the client may listen to (TASK-126).
@@ -344,48 +339,22 @@ impl ServerTasks {
                 self.notify_listener(cx, task, channel, id.clone());
             }
         }
-        self.arm(cx);
     }
 
-    /// Ends the run of a task with the answer of its handler.
-    pub(in crate::server) fn finish_run(
+    /// Cancels the open questions of a task that waits with `state`, so that it runs again. Returns false if there is none.
+    pub(in crate::server) fn withdraw_input(
         &mut self,
         cx: &mut TaskContext<'_>,
-        run: Key,
-        answer: RunAnswer<'_>,
-    ) {
-        self.finish(cx, run, answer);
-        self.arm(cx);
-    }
-
-    /// Keeps the input requests of a run, which is delivered again with their answers.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::ReservedKey`] or an encoding error.
-    pub(in crate::server) fn need_input(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        call: &Call,
-        requests: &InputRequests<'_>,
         state: &[u8],
-        answers: &[CarriedAnswer<'_>],
-    ) -> Result<(), UseError> {
-        self.suspend(cx, call, requests, state, answers)?;
-        self.arm(cx);
-        Ok(())
-    }
-
-    /// Records the outcome of a request that asked a question of a task.
-    pub(in crate::server) fn finish_question(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        task: Key,
-        request: Key,
-        outcome: InputOutcome,
-    ) {
-        self.take_answer(cx, task, request, outcome);
-        self.arm(cx);
+        reason: Option<&str>,
+    ) -> bool {
+        let Some((task, count)) = self.table.find_asking(state) else { return false };
+        self.withdraw_questions(cx, task, reason);
+        // Those that are answered are passed by.
+        for at in 0..count {
+            self.record_answer(cx, task, at, Err(CallError::Cancelled));
+        }
+        true
     }
 
     /// Forgets a call that waits for a task: its client cancelled it or is gone. Returns false if it does not wait.
@@ -394,14 +363,7 @@ impl ServerTasks {
         if !is_held {
             self.end_aborted_run(cx, call);
         }
-        self.arm(cx);
         is_held
-    }
-
-    /// Ends the tasks that belong to a session at a time, unless the server is shut down before.
-    pub(in crate::server) fn end_session(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
-        self.end_tasks_of(cx, session, at);
-        self.arm(cx);
     }
 
     /// Returns the session that created the task of a run.
@@ -430,41 +392,11 @@ impl ServerTasks {
             self.retry_notifications(cx);
         }
         self.run_next(cx);
-        self.arm(cx);
     }
 
     /// Frees spare memory.
     pub(in crate::server) fn trim(&mut self) {
         self.table.trim();
-    }
-
-    /// Makes a call a task: its client is told, and the call is delivered again as a run of the task.
-    ///
-    /// # Errors
-    ///
-    /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
-    /// offer.
-    pub(in crate::server) fn begin(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        call: &Call,
-        options: TaskOptions,
-    ) -> Result<(), UseError> {
-        self.begin_task(cx, call, options)?;
-        self.arm(cx);
-        Ok(())
-    }
-
-    /// Sets the message of the task that a call runs. Returns whether it changed.
-    pub(in crate::server) fn set_message(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        run: Key,
-        message: &str,
-    ) -> bool {
-        let has_changed = self.change_message(cx, run, message);
-        self.arm(cx);
-        has_changed
     }
 
     /// Takes the outcome of a save.
@@ -484,18 +416,6 @@ impl ServerTasks {
         }
     }
 
-    /// Takes the outcome of a deletion.
-    pub(in crate::server) fn handle_deleted(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        id: &TaskId,
-        version: u32,
-        is_ok: bool,
-    ) {
-        self.table.handle_deleted(cx.endpoint.now, id, version, is_ok);
-        self.arm(cx);
-    }
-
     /// Restores a task from its record. Returns false if it has expired.
     ///
     /// # Errors
@@ -509,7 +429,6 @@ impl ServerTasks {
     ) -> Result<bool, TaskRecordError> {
         let loaded = self.table.load(cx.endpoint.now, id, record)?.is_some();
         self.run_next(cx);
-        self.arm(cx);
         Ok(loaded)
     }
 
@@ -584,7 +503,7 @@ pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
 
 impl ServerTasks {
     /// Ends the tasks of a session at a time, unless the server is shut down before.
-    pub(super) fn end_tasks_of(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
+    pub(in crate::server) fn end_tasks_of(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
         if at <= cx.endpoint.now {
             return self.end_session_tasks(cx, session);
         }

@@ -231,6 +231,7 @@ impl World {
                     &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"decline"}}}}"#),
                 );
             }
+            98.. => _ = self.engine.withdraw_input(self.now, b"s", None),
             93..98 => {
                 self.now = self.now + Duration::from_millis(300 * (1 + self.rng.below(4) as u64));
                 self.engine.handle_timeout(self.now);

@@ -126,7 +126,7 @@ impl Engine {
     pub(super) fn end_session_tasks(&mut self, channel: Key, grace: Duration) {
         let is_session = self.endpoint.channels.get(channel).is_some_and(|c| c.role.session.is_some());
         if is_session && !self.shutting_down {
-            self.with_tasks(|tasks, cx| tasks.end_session(cx, channel, cx.endpoint.now + grace));
+            self.with_tasks(|tasks, cx| tasks.end_tasks_of(cx, channel, cx.endpoint.now + grace));
         }
     }
 
@@ -143,6 +143,7 @@ impl Engine {
             ended: Vec::new(),
         };
         let result = act(tasks, &mut cx);
+        tasks.arm(&mut cx);
         // Only now: closing needs the whole engine, of which `act` borrows parts.
         for channel in cx.ended {
             self.close_if_finished(channel);

@@ -264,7 +264,7 @@ impl ServerTasks {
         let call = self.hold(cx, request, version, Held::Change(task))?;
         if !is_over {
             // Before the state changes, because only a task that asks has questions.
-            self.withdraw_questions(cx, task, "the task was cancelled");
+            self.withdraw_questions(cx, task, Some("the task was cancelled"));
             self.stop_run(cx, task, CancelReason::Client(None));
             if self.table.cancel(cx.endpoint.now, task) {
                 self.show_end(cx, task);
@@ -475,7 +475,7 @@ impl Tasks<'_> {
     /// a task ([`Call::task_offer`]), [`UseError::Full`] at a limit ([`TaskLimits`](crate::server::TaskLimits)),
     /// [`UseError::NotDeclared`] without tasks.
     pub fn begin(&mut self, call: &Call, options: TaskOptions) -> Result<(), UseError> {
-        self.with(|tasks, cx| tasks.begin(cx, call, options))
+        self.with(|tasks, cx| tasks.begin_task(cx, call, options))
             .unwrap_or(Err(UseError::NotDeclared(Capability::Tasks)))
     }
 
@@ -487,7 +487,7 @@ impl Tasks<'_> {
     pub fn working(&mut self, run: CallId, message: &str) -> bool {
         let cut = (0..=MAX_MESSAGE.min(message.len())).rev().find(|at| message.is_char_boundary(*at));
         let message = message.get(..cut.unwrap_or_default()).unwrap_or_default();
-        let changed = self.with(|tasks, cx| tasks.set_message(cx, run.0, message));
+        let changed = self.with(|tasks, cx| tasks.change_message(cx, run.0, message));
         changed.unwrap_or(false)
     }
 
@@ -512,7 +512,7 @@ impl Tasks<'_> {
 
     /// Takes the outcome of [`StoreEffect::Delete`]. A deletion that failed is tried again as a save is.
     pub fn handle_deleted(&mut self, id: &TaskId, version: u32, is_ok: bool) {
-        self.with(|tasks, cx| tasks.handle_deleted(cx, id, version, is_ok));
+        self.with(|tasks, cx| tasks.table.handle_deleted(cx.endpoint.now, id, version, is_ok));
     }
 
     /// Restores a task from a record of the store, also beyond the [limits](crate::server::TaskLimits).

@@ -47,7 +47,7 @@ impl ServerTasks {
     ///
     /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
     /// offer.
-    pub(super) fn begin_task(
+    pub(in crate::server) fn begin_task(
         &mut self,
         cx: &mut TaskContext<'_>,
         call: &Call,
@@ -210,7 +210,7 @@ impl ServerTasks {
     }
 
     /// Ends a run with the answer of its handler.
-    pub(super) fn finish(&mut self, cx: &mut TaskContext<'_>, run: Key, answer: RunAnswer<'_>) {
+    pub(in crate::server) fn finish(&mut self, cx: &mut TaskContext<'_>, run: Key, answer: RunAnswer<'_>) {
         let task = self.task_of_run(cx.endpoint, run);
         if cx.endpoint.end_call(run).is_some() {
             self.runs = self.runs.saturating_sub(1);
@@ -240,7 +240,7 @@ impl ServerTasks {
     /// # Errors
     ///
     /// [`UseError::Full`], [`UseError::Stale`], [`UseError::ReservedKey`] or an encoding error.
-    pub(super) fn suspend(
+    pub(in crate::server) fn suspend(
         &mut self,
         cx: &mut TaskContext<'_>,
         call: &Call,
@@ -282,7 +282,12 @@ impl ServerTasks {
     }
 
     /// Sets the message of the task that a call runs, and tells those who want to know, at most once a second.
-    pub(super) fn change_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
+    pub(in crate::server) fn change_message(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        run: Key,
+        message: &str,
+    ) -> bool {
         let Some(task) = self.task_of_run(cx.endpoint, run) else { return false };
         let now = cx.endpoint.now;
         if !self.table.set_message(now, task, message) {

@@ -187,6 +187,14 @@ impl TaskTable {
         })
     }
 
+    /// Returns a task whose handler has left with questions and this state, and the number of the questions.
+    pub(super) fn find_asking(&self, state: &[u8]) -> Option<(Key, usize)> {
+        let has_state = |task: &TaskEntry| task.request.as_ref().is_some_and(|kept| *kept.state == *state);
+        // Handlers without state cannot be told apart.
+        let found = self.tasks.iter().filter(|(_, task)| !state.is_empty() && has_state(task));
+        found.map(|(key, task)| (key, task.questions().len())).find(|(_, count)| *count > 0)
+    }
+
     pub(in crate::server) const fn len(&self) -> usize {
         self.tasks.len()
     }
