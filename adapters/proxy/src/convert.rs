@@ -69,14 +69,8 @@ pub(super) fn convert_params<'a>(
     }
     let named = prefix.filter(|_| matches!(call.method(), "tools/call" | "prompts/get"));
     if let (None, Some(arguments), Ok(tool)) = (replaced, call.sole_arguments(), call.tool_call()) {
-        let name = match (named, tool.name) {
-            (Some(prefix), Cow::Borrowed(name)) => name.strip_prefix(prefix).unwrap_or(name).into(),
-            (Some(prefix), Cow::Owned(name)) => {
-                name.strip_prefix(prefix).map(str::to_owned).unwrap_or(name).into()
-            }
-            (None, name) => name,
-        };
-        return Ok(RelayedParams::Tool { name, arguments });
+        let own = named.and_then(|prefix| tool.name.strip_prefix(prefix)).map(str::to_owned);
+        return Ok(RelayedParams::Tool { name: own.map_or(tool.name, Cow::Owned), arguments });
     }
     // In other methods some names belong to the application.
     let has_retries = matches!(call.method(), "tools/call" | "prompts/get" | "resources/read");

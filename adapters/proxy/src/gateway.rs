@@ -17,7 +17,7 @@ use super::names::{self, AddError};
 use super::policy::{Access, Decision, Policy};
 use super::relay::{ClientCount, Engines, Relay, recall_inputs};
 use super::relayed_call::{DownstreamCall, RetryToken};
-use super::resources::ResourceOwners;
+use super::resources::EntryOwners;
 use super::search::{Catalogue, ToolSearch};
 
 /// Engine of an upstream, and the current time on its clock.
@@ -68,7 +68,7 @@ pub struct Gateway {
     /// Relays by index; `None` where an upstream was removed. Each has a name.
     pub(crate) upstreams: Vec<Option<Relay>>,
     pub(crate) lists: MergedLists,
-    pub(crate) owners: ResourceOwners,
+    pub(crate) owners: EntryOwners,
     /// Resources that clients follow, with the upstreams that are told.
     pub(crate) followed: BTreeMap<String, Vec<usize>>,
     /// Whether followed resources may belong elsewhere now. They are routed once after each batch of events.
@@ -81,8 +81,6 @@ pub struct Gateway {
     instance: u64,
     /// Calls of `search` and `call`, if these two stand for all tools.
     pub(crate) search: Option<ToolSearch>,
-    /// Names of tools and prompts that were shortened, by what clients see. Bounded by [`MAX_SHORT_NAMES`].
-    short_names: BTreeMap<String, String>,
     /// Sentences for whoever runs the gateway. Bounded by [`MAX_NOTES`].
     notes: Vec<String>,
     /// Tools of removed upstreams, to be registered anew without header fields.
@@ -98,7 +96,7 @@ impl Gateway {
             clients,
             upstreams: Vec::new(),
             lists: MergedLists::default(),
-            owners: ResourceOwners::default(),
+            owners: EntryOwners::default(),
             followed: BTreeMap::new(),
             needs_routing: false,
             #[cfg(test)]
@@ -107,7 +105,6 @@ impl Gateway {
             sessions: Vec::new(),
             instance: 0,
             search: None,
-            short_names: BTreeMap::new(),
             notes: Vec::new(),
             removed_header_tools: Vec::new(),
             diagnostics: Vec::new(),
@@ -344,21 +341,27 @@ impl Gateway {
         }
     }
 
-    /// Returns the name by which clients know a tool or prompt, and remembers one that was shortened.
-    pub(crate) fn shown_name(&mut self, upstream: &str, name: &str) -> String {
-        let full = format!("{upstream}_{name}");
-        let Some(shown) = names::shortened(&full) else { return full };
-        if self.short_names.len() < MAX_SHORT_NAMES {
-            let clipped = convert::clip(&full);
-            self.note(format!("`{clipped}` is shown as `{shown}`: names have 64 characters at most"));
-            self.short_names.insert(shown.clone(), full);
-        }
-        shown
+    /// Returns the name by which clients know a tool or prompt; `None` if that is a shorter one, by which it would not be known again.
+    pub(crate) fn shown_name(&mut self, full: String, is_known: bool) -> Option<String> {
+        let Some(shown) = names::shortened(&full) else { return Some(full) };
+        let (clipped, count) = (convert::clip(&full), self.notes.len());
+        self.note(match is_known {
+            // What is left out has room beside these.
+            true if count >= MAX_NOTES / 2 => return Some(shown),
+            true => format!("`{clipped}` is shown as `{shown}`: names have 64 characters at most"),
+            false => format!("`{clipped}` is left out: it is too long, or too many names are"),
+        });
+        is_known.then_some(shown)
     }
 
-    /// Returns the whole name of a tool or prompt that was shortened.
-    pub(crate) fn full_name(&self, shown: &str) -> Option<&String> {
-        self.short_names.get(shown)
+    /// Returns the whole name of a tool or prompt that clients know by a shorter one.
+    pub(crate) fn full_name(&self, kind: EntryKind, shown: &str) -> Option<String> {
+        let relay = self.relay(self.owner_of(shown)?)?;
+        match (kind, &relay.catalogue) {
+            (EntryKind::Tool, Some(catalogue)) => catalogue.full_name(shown),
+            (EntryKind::Tool | EntryKind::Prompt, _) => self.owners.full_name(kind, shown),
+            _ => None,
+        }
     }
 
     pub(crate) fn note(&mut self, note: String) {
@@ -384,7 +387,8 @@ impl Gateway {
     /// - Lists are asked for at all upstreams, and merged. One that has failed, or does not answer in
     ///   [`LIST_TIMEOUT`](crate::LIST_TIMEOUT), is left out; `_meta` of the result says why, by
     ///   [`UNAVAILABLE`](crate::UNAVAILABLE). A page has the next page of each upstream that has one.
-    /// - Names of more than 64 characters are shortened in lists, by a digest, and known again since they were listed.
+    /// - Names of more than 64 characters are shortened in lists, by a digest, and known again until a list has them no more. They have
+    ///   4,096 bytes at most, and 2,048 tools and as many prompts have room; others are left out, and [told](Self::take_notes).
     /// - Calls of tools and prompts, and completions, go to the upstream that the name begins with.
     /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
     ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins
@@ -446,7 +450,9 @@ impl Gateway {
             ClientEvent::Done { call, outcome, .. } if self.lists.has_part(upstream, call) => {
                 return self.handle_part(engines, upstream, call, outcome);
             }
-            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.note_change(upstream),
+            ClientEvent::Changed { change: Change::Tools | Change::Prompts | Change::Resources, .. } => {
+                self.owners.note_change(upstream);
+            }
             _ => {}
         }
         self.with(engines, upstream, |relay, engines| relay.handle_client_event(engines, event));
@@ -514,11 +520,9 @@ impl Relay {
         for delivery in core::mem::take(&mut self.held_calls) {
             self.fail_delivery(engines, delivery.call, delivery.others, why.clone());
         }
-        // Their clients need not answer what they are asked: they retry at once, and are refused.
-        for token in self.calls.suspended_tokens() {
+        for (token, relayed) in self.calls.take_rest() {
+            // Its client need not answer what it is asked: it retries at once, and is refused.
             recall_inputs(engines, Some(token));
-        }
-        for relayed in self.calls.take_rest() {
             self.cancel_upstream(engines, &relayed, "the server was removed from the gateway");
             if let DownstreamCall::Delivered(call) = relayed.downstream {
                 self.fail_delivery(engines, *call, relayed.others, why.clone());
@@ -566,9 +570,7 @@ pub(crate) fn config_with(
 
 /// Maximum number of bytes of the instructions of a gateway. Those of upstreams for which there is no room are left out.
 const MAX_JOINED_INSTRUCTIONS: usize = 8 << 10;
-/// Maximum number of names that are remembered because they were shortened. Further ones cannot be called.
-const MAX_SHORT_NAMES: usize = 65_536;
 /// Maximum number of sentences that wait for the driver.
-const MAX_NOTES: usize = 256;
+pub(crate) const MAX_NOTES: usize = 256;
 /// Maximum number of upstreams that a gateway has in its life.
 pub const MAX_UPSTREAMS: usize = 4_096;

@@ -359,9 +359,8 @@ impl Gateway {
         let has_uri = member != "name";
         for entry in found {
             let Some(name) = entry.member(member).and_then(|name| name.string()) else { continue };
-            if has_uri {
-                self.owners.claim(list.kind, &name, upstream);
-            }
+            let known = if has_uri { name.clone() } else { format!("{owner}_{name}") };
+            let is_known = self.owners.claim(list.kind, &known, upstream);
             let entry = match self.decide_listed(list.call.caller(), &owner, (list.kind, &name, &entry)) {
                 Decision::Allow => entry,
                 Decision::Rewrite(entry) => entry,
@@ -375,7 +374,8 @@ impl Gateway {
                 ));
                 continue;
             }
-            let shown = if has_uri { name } else { self.shown_name(&owner, &name) };
+            let shown = if has_uri { Some(name) } else { self.shown_name(known, is_known) };
+            let Some(shown) = shown else { continue };
             let entry = convert::with_member(&entry, member, RawJson::encode(&shown).ok());
             let Some(entry) = entry else { continue };
             if list.kind == EntryKind::Tool {

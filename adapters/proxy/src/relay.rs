@@ -356,7 +356,7 @@ impl Relay {
     /// Forgets a session, and cancels its suspended calls.
     pub(super) fn close_session(&mut self, engines: &mut Engines<'_>, channel: ChannelId) {
         self.sessions.retain(|other| *other != channel);
-        for relayed in self.calls.take_channel(channel) {
+        for (_, relayed) in self.calls.take_channel(channel) {
             self.cancel_upstream(engines, &relayed, "the client is gone");
         }
     }
@@ -644,8 +644,10 @@ impl Relay {
 
     /// Handles deadlines. Calls whose clients did not retry in time are cancelled.
     pub fn handle_timeout(&mut self, engines: &mut Engines<'_>) {
-        for relayed in self.calls.take_expired(engines.now) {
+        for (token, relayed) in self.calls.take_expired(engines.now) {
             self.cancel_upstream(engines, &relayed, "no answer in time");
+            // A task waits for longer than this.
+            recall_inputs(engines, Some(token));
         }
         self.subscriptions.handle_timeout(engines.now);
         // Calls of the last batch may be new.
@@ -729,7 +731,7 @@ pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
     let _ = engines.downstream.fail(engines.now, call, error);
 }
 
-/// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.
+/// Withdraws obsolete input requests from a legacy client, or from a task. A modern client without a task cannot be notified.
 pub(super) fn recall_inputs(engines: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
     if let Some(token) = token {
         let why = Some("the server no longer needs it");

@@ -321,26 +321,28 @@ impl RelayedCalls {
         Some((number, self.take(number)?))
     }
 
-    /// Removes and returns all calls.
-    pub(super) fn take_rest(&mut self) -> Vec<RelayedCall> {
+    /// Removes and returns all calls, each with the token that it has if it is suspended.
+    pub(super) fn take_rest(&mut self) -> Vec<(RetryToken, RelayedCall)> {
         self.take_all(|_| true)
     }
 
     /// Removes and returns the suspended calls of a downstream channel that has closed.
-    pub(super) fn take_channel(&mut self, closed: ChannelId) -> Vec<RelayedCall> {
+    pub(super) fn take_channel(&mut self, closed: ChannelId) -> Vec<(RetryToken, RelayedCall)> {
         self.take_all(|call| matches!(call, DownstreamCall::Suspended { channel, .. } if *channel == closed))
     }
 
     /// Removes and returns the suspended calls whose clients did not retry in time.
-    pub(super) fn take_expired(&mut self, now: Instant) -> Vec<RelayedCall> {
+    pub(super) fn take_expired(&mut self, now: Instant) -> Vec<(RetryToken, RelayedCall)> {
         self.take_all(|call| matches!(call, DownstreamCall::Suspended { until, .. } if *until <= now))
     }
 
-    fn take_all(&mut self, mut which: impl FnMut(&DownstreamCall) -> bool) -> Vec<RelayedCall> {
-        let found =
-            self.calls.iter().filter(|(_, relayed)| which(&relayed.downstream)).map(|(number, _)| *number);
-        let found: Vec<u64> = found.collect();
-        found.into_iter().filter_map(|number| self.take(number)).collect()
+    fn take_all(&mut self, which: impl Fn(&DownstreamCall) -> bool) -> Vec<(RetryToken, RelayedCall)> {
+        let instance = self.instance;
+        let found = self.calls.iter().filter(|(_, relayed)| which(&relayed.downstream));
+        let tokens =
+            found.map(|(number, relayed)| RetryToken { instance, number: *number, round: relayed.round });
+        let tokens: Vec<_> = tokens.collect();
+        tokens.into_iter().filter_map(|token| Some((token, self.take(token.number)?))).collect()
     }
 
     /// Returns the earliest expiry of a suspended call.
@@ -425,11 +427,6 @@ impl RelayedCalls {
         Some(RetryToken { instance: self.instance, number, round: relayed.round })
     }
 
-    /// Returns the tokens of all suspended calls.
-    pub(super) fn suspended_tokens(&self) -> Vec<RetryToken> {
-        self.calls.keys().filter_map(|number| self.suspended_token(*number)).collect()
-    }
-
     /// Returns the token of a suspended call that needs no input any more, so that its token is obsolete.
     pub(super) fn obsolete_token(&self, number: u64) -> Option<RetryToken> {
         self.calls.get(&number).filter(|relayed| relayed.inputs.is_empty())?;
@@ -448,6 +445,11 @@ impl RelayedCalls {
     /// Returns the number of calls that their clients wait for, without those that are suspended.
     pub(super) fn delivered_count(&self) -> usize {
         self.by_downstream.len()
+    }
+
+    /// Returns the number of calls that are tasks.
+    pub(super) fn task_count(&self) -> usize {
+        self.calls.values().filter(|relayed| relayed.origin.is_some()).count()
     }
 
     /// Returns the number of suspended calls.

@@ -1,21 +1,27 @@
-//! Which upstreams of a gateway have which resource.
+//! Which upstreams of a gateway have which resource, and which have the tools and prompts whose names clients know in a shorter form.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
+use core::ops::Bound;
 
 use mcp_proto::EntryKind;
 
-/// Resources and templates that upstreams have listed, by those that have them, in the order in which they were added.
+use super::names;
+
+/// What upstreams have listed, by those that have it, in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct ResourceOwners {
+pub(crate) struct EntryOwners {
     resources: Owners,
     templates: Owners,
+    /// Tools and prompts with long names, by these and the names of their upstreams.
+    tools: Owners,
+    prompts: Owners,
 }
 
 /// Entries of one kind.
 #[derive(Debug, Default)]
 struct Owners {
-    /// Bounded by [`MAX_RESOURCES`] or [`MAX_TEMPLATES`] owners, while no page is read.
+    /// Bounded by [`MAX_RESOURCES`], [`MAX_TEMPLATES`] or [`MAX_NAMES`] owners, while no page is read.
     by_uri: BTreeMap<Arc<str>, Vec<usize>>,
     /// Upstreams whose lists have been read from the beginning.
     listed: BTreeMap<usize, Listed>,
@@ -76,9 +82,15 @@ impl Owners {
     }
 }
 
-impl ResourceOwners {
+impl EntryOwners {
+    fn all(&mut self) -> [&mut Owners; 4] {
+        [&mut self.resources, &mut self.templates, &mut self.tools, &mut self.prompts]
+    }
+
     fn table(&mut self, kind: EntryKind) -> (&mut Owners, usize) {
         match kind {
+            EntryKind::Tool => (&mut self.tools, MAX_NAMES),
+            EntryKind::Prompt => (&mut self.prompts, MAX_NAMES),
             EntryKind::ResourceTemplate => (&mut self.templates, MAX_TEMPLATES),
             _ => (&mut self.resources, MAX_RESOURCES),
         }
@@ -120,24 +132,27 @@ impl ResourceOwners {
         listed.walks.push_back(walk);
     }
 
-    /// Notes that an upstream has listed a resource or a template on the page that is being read.
+    /// Notes that an upstream has listed an entry on the page that is being read, and returns whether it is known then. Of tools and
+    /// prompts it is the whole name, if that is too long for clients.
     ///
     /// One beyond a bound belongs to everyone: it is not noted, and its calls ask one upstream after the other. So does one of a
     /// page that a client may ask for by a cursor of its own, before the list was read from the beginning.
-    pub(crate) fn claim(&mut self, kind: EntryKind, uri: &str, upstream: usize) {
+    pub(crate) fn claim(&mut self, kind: EntryKind, uri: &str, upstream: usize) -> bool {
+        let is_named = matches!(kind, EntryKind::Tool | EntryKind::Prompt);
         let (table, _) = self.table(kind);
-        let Some(listed) = table.listed.get_mut(&upstream).filter(|_| uri.len() <= MAX_URI) else { return };
+        let is_kept = uri.len() <= MAX_URI && (!is_named || names::shortened(uri).is_some());
+        let Some(listed) = table.listed.get_mut(&upstream).filter(|_| is_kept) else { return false };
         let known = listed.entries.get_mut(uri);
         if known.as_ref().is_some_and(|page| **page == table.page) {
-            return;
+            return true;
         }
         if known.is_none() || table.is_all {
-            let Some(room) = table.room.checked_sub(1) else { return };
+            let Some(room) = table.room.checked_sub(1) else { return false };
             table.room = room;
         }
         if let Some(page) = known {
             *page = table.page;
-            return;
+            return true;
         }
         table.has_changed = true;
         let uri: Arc<str> = uri.into();
@@ -146,6 +161,16 @@ impl ResourceOwners {
         if let Err(at) = owners.binary_search(&upstream) {
             owners.insert(at, upstream);
         }
+        true
+    }
+
+    /// Returns the whole name of a tool or prompt that clients know by a shorter one.
+    pub(crate) fn full_name(&self, kind: EntryKind, shown: &str) -> Option<String> {
+        let table = if kind == EntryKind::Tool { &self.tools } else { &self.prompts };
+        let (kept, _) = shown.rsplit_once('_')?;
+        let from = table.by_uri.range::<str, _>((Bound::Included(kept), Bound::Unbounded));
+        let mut alike = from.map(|(name, _)| name).take_while(|name| name.starts_with(kept));
+        alike.find(|name| names::shortened(name).as_deref() == Some(shown)).map(|name| (**name).to_owned())
     }
 
     /// Returns the upstreams that have listed exactly this.
@@ -186,7 +211,7 @@ impl ResourceOwners {
     /// Notes that an upstream's lists have changed: the pages that were read before are not of one list with those after. It
     /// stays the owner of what it has listed until it lists again.
     pub(crate) fn note_change(&mut self, upstream: usize) {
-        for table in [&mut self.resources, &mut self.templates] {
+        for table in self.all() {
             if let Some(listed) = table.listed.get_mut(&upstream) {
                 listed.walks.clear();
             }
@@ -195,7 +220,7 @@ impl ResourceOwners {
 
     /// Forgets an upstream.
     pub(crate) fn forget(&mut self, upstream: usize) {
-        for table in [&mut self.resources, &mut self.templates] {
+        for table in self.all() {
             table.forget(upstream, u64::MAX);
             table.listed.remove(&upstream);
         }
@@ -219,7 +244,9 @@ fn literal_prefix(template: &str) -> &str {
 const MAX_RESOURCES: usize = 65_536;
 /// Maximum number of templates whose owners are known, of which upstreams have shares as of resources.
 const MAX_TEMPLATES: usize = 1_024;
+/// Maximum number of tools, and of prompts, whose names are known because they are long, of which upstreams have shares as of resources.
+const MAX_NAMES: usize = 2_048;
 /// Maximum number of clients whose walks through the pages of a list are known, for each upstream.
 const MAX_WALKS: usize = 16;
-/// Length in bytes of the longest URI whose owners are known.
+/// Length in bytes of the longest URI or name whose owners are known.
 const MAX_URI: usize = 4_096;

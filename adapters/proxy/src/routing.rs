@@ -36,12 +36,13 @@ impl Gateway {
             return self.start_list(engines, call, kind);
         }
         let (kind, name, params) = match subject(&call, params.as_ref()) {
-            Ok(Some((kind, name))) => {
-                match self.full_name(&name).filter(|_| matches!(kind, EntryKind::Tool | EntryKind::Prompt)) {
-                    Some(full) => (kind, full.clone(), with_name(&call, params.as_ref(), full)),
-                    None => (kind, name, params),
+            Ok(Some((kind, name))) => match self.full_name(kind, &name) {
+                Some(full) => {
+                    let params = with_name(&call, params.as_ref(), &full);
+                    (kind, full, params)
                 }
-            }
+                None => (kind, name, params),
+            },
             Ok(None) => return self.relay_custom(engines, call),
             Err(error) => return refuse(engines, &call, &error),
         };
@@ -195,7 +196,7 @@ fn subject(call: &Call, params: Option<&RawJson>) -> Result<Option<(EntryKind, S
 }
 
 /// Returns the parameters of a call with the whole name of what it uses.
-fn with_name(call: &Call, params: Option<&RawJson>, full: &str) -> Option<RawJson> {
+pub(crate) fn with_name(call: &Call, params: Option<&RawJson>, full: &str) -> Option<RawJson> {
     let (given, full) = (given(call, params)?, RawJson::encode(full).ok());
     match given.member("ref").filter(|_| call.method() == "completion/complete") {
         Some(reference) => {

@@ -12,8 +12,8 @@ use mcp_proto::model::{Map, Task, TaskSupport};
 use mcp_proto::rpc::code;
 use mcp_proto::server::{Call, Engine, InputRequired, TaskLimits, TaskOffer, TaskOptions, TaskTable};
 use mcp_proto::{
-    Anchor, CallError, CallKey, CallOptions, Capability, ChannelId, Entropy, EntryKind, Instant, RawJson,
-    RpcError, UseError, Version,
+    Anchor, CallError, CallKey, CallOptions, Capability, ChannelId, Entropy, EntryKind, Instant, Limit,
+    RawJson, RpcError, UseError, Version,
 };
 
 use super::convert;
@@ -56,11 +56,18 @@ impl Relay {
         form: Option<bool>,
         origin: Option<ChannelId>,
     ) {
+        let offer = delivery.call.task_offer();
+        if offer == TaskOffer::Requested && self.calls.task_count() >= MAX_TASKS {
+            // Before the server has begun to work on it.
+            let error = self.named(RpcError::internal(format!(
+                "{MAX_TASKS} tasks of this server run, and no more have room: call again when one has ended, or without a task"
+            )));
+            return self.fail_delivery(engines, delivery.call, delivery.others, error);
+        }
         let (key, other_form) = match self.call_server(engines, &delivery, form) {
             Ok(sent) => sent,
             Err(error) => return self.fail_delivery(engines, delivery.call, delivery.others, error),
         };
-        let offer = delivery.call.task_offer();
         let number = self.calls.add(key, delivery, other_form, origin);
         if offer == TaskOffer::Requested {
             if let Err(refused) = self.begin_task(engines, number, TaskOptions::new()) {
@@ -138,6 +145,9 @@ impl Relay {
         options: TaskOptions,
     ) -> Result<(), UseError> {
         let instance = self.calls.instance;
+        if self.calls.task_count() >= MAX_TASKS {
+            return Err(UseError::Full(Limit::Tasks));
+        }
         let relayed = self.calls.get_mut(number).ok_or(UseError::Stale)?;
         let call = relayed.delivered_call().ok_or(UseError::Stale)?;
         let channel = call.channel();
@@ -192,14 +202,19 @@ fn task_request(call: &Call) -> TaskRequest {
 
 /// Gives an engine that faces clients the tasks that a relay makes of calls, if its configuration has tasks. Call it before the first
 /// message arrives.
+///
+/// At most 512 calls of one server are tasks that have not ended. A further call that asks for a task is refused, and one that may become
+/// a task is answered with its result.
 pub fn set_tasks(engine: &mut Engine, now: Instant, entropy: Entropy, anchor: Anchor) {
     if engine.config().effective_capabilities().has(Capability::TasksExtension) {
-        // The run of a task is delivered at once: the server does the work.
-        let limits = TaskLimits::new().max_running(usize::MAX);
+        // The run of a task is delivered at once: the server does the work. So all of them may run.
+        let limits = TaskLimits::new().max_running(TaskLimits::new().max_tasks);
         engine.set_tasks(now, TaskTable::new(entropy, anchor).limits(limits));
     }
 }
 
+/// Maximum number of tasks that a relay has made of calls and that have not ended. The engines have room for as many plain calls beside them.
+const MAX_TASKS: usize = 512;
 /// Maximum number of tools that are remembered as ones that run as no tasks.
 const MAX_PLAIN_TOOLS: usize = 4_096;
 /// Maximum length of the name of such a tool in bytes.

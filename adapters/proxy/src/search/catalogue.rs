@@ -6,7 +6,7 @@ use mcp_proto::{CallError, CallKey, CallOptions, EntryKind, Instant, RawJson, Us
 
 use super::ranking::Document;
 use crate::convert;
-use crate::gateway::UpstreamEngine;
+use crate::gateway::{MAX_NOTES, UpstreamEngine};
 use crate::names;
 
 /// The tools of an upstream, as far as they are known.
@@ -23,7 +23,7 @@ pub(crate) struct Catalogue {
     pub(crate) is_stale: bool,
     /// Whether it is awaited of the next start of the upstream, although the last attempt has failed.
     is_retried: bool,
-    /// Tools whose names for clients are shortened, of the last list that was read.
+    /// Whole names of tools that are shortened for clients, of the last list that was read.
     pub(crate) shortened: Vec<String>,
 }
 
@@ -67,6 +67,11 @@ impl IndexedTool {
         let document = Document::new(&shown, &name, entry);
         Some(Self { name, shown, entry: entry.compact(), document })
     }
+
+    /// Returns its name with the prefix, if clients know it by a shorter one.
+    fn full_name(&self, prefix: &str) -> Option<String> {
+        (!self.shown.ends_with(&self.name)).then(|| format!("{prefix}{}", self.name))
+    }
 }
 
 impl Catalogue {
@@ -91,6 +96,11 @@ impl Catalogue {
     /// Returns whether a tool has this name for clients.
     pub(crate) fn has_tool(&self, shown: &str) -> bool {
         self.tools.iter().any(|tool| tool.shown == shown)
+    }
+
+    /// Returns the whole name of a tool that clients know by a shorter one.
+    pub(crate) fn full_name(&self, shown: &str) -> Option<String> {
+        self.tools.iter().find(|tool| tool.shown == shown)?.full_name(&self.prefix)
     }
 
     /// Returns whether a name that none of the tools has may be one of the upstream.
@@ -197,8 +207,8 @@ impl Catalogue {
             None => {
                 self.is_partial = reading.is_partial || cursor.is_some();
                 self.tools = reading.tools;
-                let shortened = self.tools.iter().filter(|tool| !tool.shown.ends_with(&tool.name));
-                self.shortened = shortened.map(|tool| tool.name.clone()).collect();
+                let shortened = self.tools.iter().filter_map(|tool| tool.full_name(&self.prefix));
+                self.shortened = shortened.take(MAX_NOTES).collect();
                 self.state = State::Known;
             }
         }

@@ -14,6 +14,7 @@ use crate::gateway::{Gateway, GatewayEngines, config_with};
 use crate::lists::UNAVAILABLE;
 use crate::policy::Decision;
 use crate::relay::Relay;
+use crate::routing::with_name;
 
 /// What search saves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +100,11 @@ impl Gateway {
     /// Returns whether a name may be one of a tool that the client can use.
     fn is_callable(&self, call: &Call, name: &str, params: &RawJson) -> bool {
         self.owner_of(name).is_some_and(|upstream| {
-            let decision = self.decide_use(call, (EntryKind::Tool, name), Some(params), upstream);
+            // The policy knows the whole name.
+            let full = self.full_name(EntryKind::Tool, name);
+            let whole = full.as_deref().and_then(|full| with_name(call, Some(params), full));
+            let subject = (EntryKind::Tool, full.as_deref().unwrap_or(name));
+            let decision = self.decide_use(call, subject, Some(whole.as_ref().unwrap_or(params)), upstream);
             self.relay(upstream).is_some_and(|relay| relay.may_have_tool(name))
                 && !matches!(decision, Decision::Hide)
         })
@@ -117,10 +122,10 @@ impl Gateway {
             let Some(relay) = relay else { continue };
             relay.is_searched = search.awaits(index);
             let names = relay.catalogue.as_mut().map(|catalogue| core::mem::take(&mut catalogue.shortened));
-            shortened.extend(names.into_iter().flatten().map(|name| (relay.name().to_owned(), name)));
+            shortened.extend(names.into_iter().flatten());
         }
-        for (owner, name) in shortened {
-            self.shown_name(&owner, &name);
+        for full in shortened {
+            self.shown_name(full, true);
         }
         for waiting in over {
             self.go_on(engines, waiting);

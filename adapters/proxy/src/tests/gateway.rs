@@ -466,6 +466,54 @@ fn long_names_are_shortened_known_again_and_told() {
 }
 
 #[test]
+fn long_names_have_a_bound_and_are_forgotten_with_their_list() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    let mut many: Vec<String> = (0..3_000).map(|number| format!("{}{number}", "y".repeat(60))).collect();
+    many.push("z".repeat(4_096));
+    let many: Vec<&str> = many.iter().map(|name| &**name).collect();
+    let long = "x".repeat(90);
+    let listed = chain.list("tools/list", &json!({}), &[tools(&many), tools(&[&long])]);
+    let shown = names(&listed, "tools", "name");
+    // Half of the table is shared, the other half goes to whoever comes first.
+    assert_eq!(shown.len(), 1_024 + 512 + 1);
+    assert!(chain.gateway.take_notes().iter().any(|note| note.contains("is left out: it is too long, or")));
+    let (of_tide, of_dock) = (shown[700], shown[shown.len() - 1]);
+    for (index, short, whole) in [(0, of_tide, many[700]), (1, of_dock, &*long)] {
+        chain.call_tool(short);
+        assert_eq!(chain.take_call(index).tool_call().expect("a tool").name, whole);
+    }
+    // What no list has any more is forgotten and makes room, also for another server.
+    let many: Vec<String> = (0..1_000).map(|number| format!("{}{number}", "w".repeat(60))).collect();
+    let many: Vec<&str> = many.iter().map(|name| &**name).collect();
+    let listed = chain.list("tools/list", &json!({}), &[tools(&[]), tools(&many)]);
+    assert_eq!(names(&listed, "tools", "name").len(), 1_000);
+    for (index, short) in [(0, of_tide), (1, of_dock)] {
+        chain.call_tool(short);
+        let call = chain.take_call(index);
+        assert!(short.ends_with(&*call.tool_call().expect("a tool").name), "it is the name of no other tool");
+    }
+}
+
+#[test]
+fn merged_list_is_as_private_as_the_most_private_part() {
+    for scope in ["private", "public"] {
+        let mut chain = GatewayHarness::new(MODERN, &[("tide", MODERN), ("dock", MODERN)]);
+        let scoped = |name: &str, scope: &str| {
+            let mut page = tools(&[name]);
+            (page["cacheScope"], page["ttlMs"], page["nextCursor"]) =
+                (json!(scope), json!(60_000), json!("2"));
+            page
+        };
+        let parts = [scoped("a", "public"), scoped("b", scope)];
+        let mut page = chain.list("tools/list", &json!({}), &parts);
+        // What a gateway says is never for the caches of all: its lists are put together for each client.
+        assert_eq!((&page["cacheScope"], names(&page, "tools", "name").len()), (&json!("private"), 2));
+        page = chain.list("tools/list", &json!({"cursor": page["nextCursor"]}), &parts);
+        assert_eq!((&page["cacheScope"], names(&page, "tools", "name").len()), (&json!("private"), 2));
+    }
+}
+
+#[test]
 fn resource_that_another_upstream_has_listed_before_is_told() {
     let mut chain = GatewayHarness::new(Version::V2026_07_28, &BOTH);
     let same = json!({"resources": [{"name": "log", "uri": "file:///log"}]});

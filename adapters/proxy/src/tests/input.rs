@@ -346,11 +346,11 @@ fn input_responses_after_expiry_are_refused() {
     let call = chain.take_server_call();
     need_input(&mut chain, &call, &input_requests([("who", form_request("Who?"))]));
     let inputs = chain.take_inputs();
-    let now = chain.now;
     // All suspended calls expire.
     chain.with_relay(|relay, engines| {
-        engines.now = now + Duration::from_secs(4_000);
-        relay.handle_timeout(engines);
+        for (_, relayed) in relay.calls.take_expired(engines.now + Duration::from_secs(4_000)) {
+            relay.cancel_upstream(engines, &relayed, "no answer in time");
+        }
     });
     chain.answer_input(&inputs[0], &fitting_response(&inputs[0].request));
     let error = chain.error(key);

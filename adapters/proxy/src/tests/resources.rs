@@ -8,9 +8,9 @@ use mcp_proto::rpc::code;
 use mcp_proto::{Change, EntryKind, Era, RpcError, Version};
 use serde_json::{Value, json};
 
-use super::gateway::{BOTH, names};
+use super::gateway::{BOTH, names, tools};
 use super::gateway_harness::GatewayHarness;
-use crate::resources::{Page, ResourceOwners};
+use crate::resources::{EntryOwners, Page};
 
 const LEGACY: Version = Version::V2025_11_25;
 const MODERN: Version = Version::V2026_07_28;
@@ -41,6 +41,10 @@ fn resources_belong_to_the_first_upstream_that_lists_them() {
         assert_eq!(names(&listed, "resources", "uri"), ["x:1", "x:both", "x:2"]);
         read_at(&mut chain, "x:1", 0);
         read_at(&mut chain, "x:both", 0);
+        read_at(&mut chain, "x:2", 1);
+        // Other lists change nothing about it.
+        chain.list("tools/list", &json!({}), &[tools(&[]), tools(&[])]);
+        chain.list("prompts/list", &json!({}), &[json!({"prompts": []}), json!({"prompts": []})]);
         read_at(&mut chain, "x:2", 1);
         let template = |text: &str| json!({"resourceTemplates": [{"name": "n", "uriTemplate": text}]});
         let lists = [template("y:{a}"), template("y:deep/{a}")];
@@ -340,7 +344,7 @@ fn complete_walk_forgets_what_is_gone() {
 fn upstream_with_endless_resources_leaves_others_their_share() {
     let only_page = Page { cursor: None, next: Some("more") };
     for (kind, bound) in [(EntryKind::Resource, 65_536), (EntryKind::ResourceTemplate, 1_024)] {
-        let mut owners = ResourceOwners::default();
+        let mut owners = EntryOwners::default();
         let mut claim = |upstream: usize, upstreams: usize, count: usize| {
             owners.begin_page(kind, upstream, upstreams, only_page);
             for number in 0..count {
@@ -354,7 +358,7 @@ fn upstream_with_endless_resources_leaves_others_their_share() {
         assert_eq!(claim(1, 2, 2 * bound), bound / 4);
         assert_eq!(claim(0, 2, 2 * bound), bound * 3 / 4, "it is full");
         // What is gone makes room.
-        let mut owners = ResourceOwners::default();
+        let mut owners = EntryOwners::default();
         for round in 0..3 {
             owners.begin_page(kind, 0, 1, Page { cursor: None, next: None });
             for number in 0..=bound {

@@ -431,3 +431,38 @@ fn long_name_that_is_found_can_be_called() {
     call(&mut chain, short, &json!({}));
     assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, long);
 }
+
+#[test]
+fn policy_decides_about_the_whole_name_of_a_tool() {
+    let long = "zebra_".repeat(15);
+    for is_hidden in [false, true] {
+        let whole = long.clone();
+        let policy = move |access: &Access<'_>| match (access.name.is_empty(), access.name == whole) {
+            (false, is_whole) if is_whole == is_hidden => Decision::Hide,
+            _ => {
+                let is_given = access.is_use && access.payload.as_str().contains("zebra_zebra");
+                assert!(!is_given || access.payload.as_str().contains(&whole), "{:?}", access.payload);
+                Decision::Allow
+            }
+        };
+        let mut chain = chain_of(MODERN, Gateway::new(ClientCount::One).policy(policy));
+        let now = chain.now;
+        chain.sides[0].server.engine().publish(now, &Change::Tools);
+        chain.settle();
+        chain.wait(Duration::from_secs(10));
+        answer_list(&mut chain, 0, &described(&[(&long, "Counts the stripes"), ("heights", "Counts too")]));
+        let shown = format!("tide_{long}");
+        let shown = crate::names::shortened(&shown).expect("it is long");
+        let expected = if is_hidden { "tide_heights" } else { &*shown };
+        assert_eq!(found(&mut chain, "counts"), [expected]);
+        let key = call(&mut chain, &shown, &json!({}));
+        if is_hidden {
+            // As one that is not there.
+            let text = failure(&mut chain, key);
+            assert!(text.contains(&format!("no tool is named `{shown}`")), "{text}");
+            assert!(!chain.has_call(0));
+        } else {
+            assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, long);
+        }
+    }
+}

@@ -6,7 +6,7 @@ use mcp_proto::client::{Event, TaskRequest};
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, InputRequests};
 use mcp_proto::rpc::code;
 use mcp_proto::server::{self, Call, TaskOffer, TaskOptions};
-use mcp_proto::{CallKey, CallOptions, Capability, Version};
+use mcp_proto::{CallError, CallKey, CallOptions, Capability, Version};
 use serde_json::{Value, json};
 
 use super::gateway_harness::GatewayHarness;
@@ -144,6 +144,48 @@ fn task_asks_the_user_and_can_be_cancelled_meanwhile() {
 }
 
 #[test]
+fn task_that_waits_for_its_client_ends_with_the_call_of_the_server() {
+    for (down, up) in PAIRS {
+        for end in ["withdrawn", "server gone", "no answer"] {
+            let mut chain = chain(down, up);
+            let key = start(&mut chain, TaskRequest::followed());
+            let run = begin(&mut chain);
+            let ask = InputRequest::Elicit(ElicitParams::form("which wood?", ElicitSchema::default()));
+            let asks: InputRequests<'_> = [("wood".to_owned(), ask)].into_iter().collect();
+            let now = chain.now;
+            chain.server.engine().need_input(now, &run, &asks, b"asked").expect("it may ask");
+            chain.wait(Duration::from_secs(60));
+            assert_eq!(chain.take_inputs().len(), 1, "{down} {up} {end}");
+            match end {
+                "withdrawn" => {
+                    let now = chain.now;
+                    assert!(chain.server.engine().withdraw_input(now, b"asked", None));
+                    chain.settle();
+                    let again = chain.take_server_call();
+                    assert_eq!(again.answer("wood"), Some(Err(&CallError::Cancelled)));
+                    chain.complete(&again, &json!({"content": []}));
+                }
+                "server gone" => chain.kill_server(),
+                // The server gives up, too, and then answers.
+                _ => {
+                    chain.wait(Duration::from_secs(3_600));
+                    if chain.has_server_call() {
+                        let again = chain.take_server_call();
+                        chain.fail(&again, &mcp_proto::RpcError::internal("no answer"));
+                    }
+                }
+            }
+            chain.wait(Duration::from_secs(60));
+            let is_withdrawn = |event: &Event| matches!(event, Event::InputWithdrawn(_));
+            assert!(chain.take_client_events().iter().any(is_withdrawn), "{down} {up} {end}");
+            let outcome = chain.outcome(key);
+            assert_eq!(outcome.is_ok(), end == "withdrawn", "{down} {up} {end}: {outcome:?}");
+            assert_eq!(chain.relay.pending_calls(), 0);
+        }
+    }
+}
+
+#[test]
 fn server_that_refuses_one_form_of_a_call_is_called_in_the_other() {
     for down in [LEGACY, MODERN] {
         // A tool that must be called as a task, by a client without tasks.
@@ -181,6 +223,59 @@ fn server_that_refuses_one_form_of_a_call_is_called_in_the_other() {
         assert_eq!(call.task_offer(), TaskOffer::None);
         chain.complete(&call, &json!({"content": []}));
         assert_eq!(chain.result(key)["content"], json!([]));
+    }
+}
+
+/// Begins a task of a client, which a server of 2026-07-28 makes of the call. Returns what is to be answered for it: the call, or the run if
+/// the server has room for it.
+fn occupy(chain: &mut BridgeHarness, down: Version) -> (CallKey, Option<Call>) {
+    let key = start(chain, TaskRequest::detached());
+    let call = chain.take_server_call();
+    if down == LEGACY {
+        return (key, Some(call));
+    }
+    let now = chain.now;
+    let options = TaskOptions::new().poll_interval(Duration::from_secs(20));
+    chain.server.engine().tasks(now).begin(&call, options).expect("room");
+    chain.settle();
+    (key, chain.has_server_call().then(|| chain.take_server_call()))
+}
+
+#[test]
+fn tasks_of_a_server_have_a_bound_and_plain_calls_go_on_beyond_it() {
+    for down in [LEGACY, MODERN] {
+        let mut chain = chain(down, MODERN);
+        let first = occupy(&mut chain, down).1.expect("it runs");
+        for _ in 1..512 {
+            let (key, _) = occupy(&mut chain, down);
+            assert!(chain.outcome(key).expect("a task").as_str().contains("taskId"), "{down}");
+        }
+        // The next client that asks for a task is refused, and nothing is done for it; one that takes what comes waits for the result.
+        let (now, key) = (chain.now, start(&mut chain, TaskRequest::followed()));
+        if down == LEGACY {
+            let error = chain.error(key);
+            assert!(error.message.starts_with("512 tasks of this server run"), "{}", error.message);
+            assert!(!chain.has_server_call());
+        } else {
+            let call = chain.take_server_call();
+            chain.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+            chain.settle();
+            let is_task = |event: &Event| matches!(event, Event::Task { call, .. } if *call == key);
+            assert!(!chain.has_ended(key) && !chain.client_events.iter().any(is_task));
+        }
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
+        chain.complete(&call, &json!({"content": []}));
+        assert_eq!(chain.result(key)["content"], json!([]));
+        // One that ends makes room.
+        chain.complete(&first, &json!({"content": []}));
+        chain.wait(Duration::from_secs(25));
+        // The server runs the next one.
+        while chain.has_server_call() {
+            chain.take_server_call();
+        }
+        let (key, _) = occupy(&mut chain, down);
+        assert!(chain.outcome(key).expect("a task").as_str().contains("taskId"), "{down}");
     }
 }
 
