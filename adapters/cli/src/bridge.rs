@@ -3,15 +3,15 @@
 mod args;
 
 use alloc::sync::Arc;
-use std::io;
+use std::thread;
+use std::time::Instant;
 
 use mcp_proto::Limits;
-#[cfg(unix)]
 use mcp_proto::client::Peer;
 use mcp_proto_proxy::ClientCount;
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
-use mcp_std::io::{Duplex, Stdio, StreamAddress};
+use mcp_std::io::{Duplex, StreamAddress};
 use mcp_std::process::terminate_all;
 
 use crate::authorization;
@@ -20,11 +20,11 @@ use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
 use crate::proxy::downstream::StreamDownstream;
-use crate::proxy::first_message::{FirstMessage, all_capabilities};
+use crate::proxy::first_message::{FirstMessage, all_capabilities, broken, refusal, stdio};
 use crate::proxy::http_downstream::BoundHttp;
 use crate::proxy::one_server;
 use crate::proxy::upstream::{ClientIdentity, UpstreamOpener};
-use crate::proxy::upstream_slot::UpstreamSlot;
+use crate::proxy::upstream_slot::{LOOK_INTERVAL, UpstreamSlot};
 use crate::server::Server;
 use crate::session;
 use crate::stop::{self, StopSignal};
@@ -52,10 +52,7 @@ pub(crate) fn run(args: BridgeArgs) -> Result<(), CommandFailure> {
         (None, Some(address)) => run_socket(&opener, address),
         (None, None) => {
             let stop_signal = stop_signal()?;
-            session::hint_at_terminal("bridge");
-            let stream =
-                Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
-            run_stream(&opener, stream, stop_signal)
+            run_stream(&opener, stdio("bridge")?, stop_signal)
         }
     };
     // Of connections that did not end in time, or were about to begin.
@@ -96,17 +93,51 @@ fn run_stream(
 ) -> Result<(), CommandFailure> {
     let args = &opener.args;
     // The client comes first, because the server may want to know its identity.
-    let first_message = FirstMessage::read(&mut stream, Limits::default().max_frame)
-        .map_err(|error| broken("the client cannot be read from", &error))?;
-    let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(()) };
-    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), ClientIdentity { info, capabilities })?;
+    let Some(first) = FirstMessage::read(&mut stream)? else { return Ok(()) };
+    let FirstMessage { identity, bytes } = first;
+    let mut upstream = UpstreamSlot::vacant(Arc::clone(opener), identity);
+    let peer = match open_for(&mut stream, &mut upstream) {
+        Ok(Some(peer)) => peer,
+        Ok(None) => {
+            session::print_note("the client ended before the server was connected");
+            upstream.abandon();
+            return Ok(());
+        }
+        Err(failure) => {
+            let why = format!("the server behind the bridge cannot be started: {}", failure.message());
+            // The client may be gone.
+            let _ = refusal(&bytes, &why).map(|answer| stream.write(&answer));
+            let _ = stream.flush(Limits::default().eof_grace_period);
+            return Err(failure);
+        }
+    };
     let config = one_server::config(args, &peer);
     let downstream = StreamDownstream::new(config, stream, &bytes);
     one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal, || {})
 }
 
-fn broken(what: &str, error: &io::Error) -> CommandFailure {
-    CommandFailure::failed(format!("{what}: {error}"))
+/// Connects to the server of a client. Returns `None` if the client is gone before: it reads nothing more, or has sent nothing more for
+/// some time, as if a call ran.
+///
+/// # Errors
+///
+/// Fails if no connection is established.
+fn open_for(stream: &mut dyn Duplex, upstream: &mut UpstreamSlot) -> Result<Option<Peer>, CommandFailure> {
+    upstream.start()?;
+    let mut ends_at = None;
+    loop {
+        if let Some(started) = upstream.poll_started() {
+            return started.map(Some);
+        }
+        let hung_up = stream.hung_up().unwrap_or_default();
+        if hung_up.read_closed {
+            ends_at.get_or_insert(Instant::now() + Limits::default().eof_grace_period);
+        }
+        if hung_up.write_closed || ends_at.is_some_and(|at| at <= Instant::now()) {
+            return Ok(None);
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
 }
 
 fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFailure> {

@@ -24,8 +24,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::handed_over;
 use crate::output::{print, print_value};
 use crate::paint::Paint;
-use crate::proxy::first_message::shared_capabilities;
-use crate::proxy::upstream::ClientIdentity;
+use crate::proxy::first_message::shared_identity;
 use crate::server::Server;
 
 /// The connections for `--json`.
@@ -184,8 +183,7 @@ fn resolve(args: ConnectArgs) -> Result<Wanted, CommandFailure> {
 fn log_in(mut wanted: Wanted) -> Result<(), CommandFailure> {
     wanted.authorization.asks_nobody = false;
     let opener = keeper::opener(wanted)?;
-    let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
-    Arc::new(opener).open(&identity)?.close();
+    Arc::new(opener).open(&shared_identity())?.close();
     Ok(())
 }
 

@@ -318,30 +318,21 @@ impl GatewayLoop {
                 while !self.front.downstream.is_congested() {
                     let event = self.slots.0.get_mut(&index).and_then(UpstreamSlot::poll_event);
                     let Some(event) = event else { break };
-                    self.front.part_progress(&event);
-                    self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
                     moved = true;
+                    let Some(event) = self.front.part_progress(index, event) else { continue };
+                    self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
                 }
+            }
+            while let Some((index, event)) = self.front.take_result() {
+                self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
+                moved = true;
             }
             self.with_gateway(|gateway, engines| gateway.process_pending(engines));
             while let Some((tool, schema)) = self.gateway.poll_header_tool() {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
             self.front.note_omissions(&self.gateway.take_diagnostics(), &self.gateway.take_notes());
-            let is_traced = self.front.is_traced();
-            if is_traced {
-                self.front.show_tap();
-            }
-            moved |= self.front.downstream.write();
-            // An event that waits for a client which reads nothing would wake the loop at once.
-            let is_congested = self.front.downstream.is_congested();
-            for upstream in self.slots.0.values_mut().filter_map(UpstreamSlot::upstream) {
-                if is_traced {
-                    upstream.show_tap();
-                }
-                upstream.wire().set_events_paused(is_congested);
-                moved |= upstream.wire().write();
-            }
+            moved |= self.front.write(self.slots.0.values_mut().filter_map(UpstreamSlot::upstream));
             if !moved {
                 return;
             }

@@ -8,13 +8,11 @@ mod server_file;
 mod uri_forms;
 
 use alloc::sync::Arc;
-use std::io;
 
-use mcp_proto::Limits;
 use mcp_proto_proxy::{ClientCount, Gateway, gateway_config, search_gateway_config};
+use mcp_std::io::StreamAddress;
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
-use mcp_std::io::{Stdio, StreamAddress};
 use mcp_std::process::terminate_all;
 
 use crate::args::{ProtectionArgs, ProxyArgs};
@@ -25,13 +23,12 @@ use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
 use crate::proxy::downstream::{Downstream, StreamDownstream};
-use crate::proxy::first_message::{FirstMessage, shared_capabilities};
+use crate::proxy::first_message::{FirstMessage, shared_identity, stdio};
 use crate::proxy::front::{Front, front_limits, with_hidden_members};
 use crate::proxy::http_downstream::BoundHttp;
 #[cfg(unix)]
-use crate::proxy::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
+use crate::proxy::shared::SharedDownstream;
 use crate::proxy::upstream::ClientIdentity;
-use crate::session;
 use crate::stop::{self, StopSignal};
 pub(crate) use args::GatewayArgs;
 use event_loop::GatewayLoop;
@@ -58,8 +55,8 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
         (None, None) => stream_front(&proxy, &rules)?,
     };
     // Without input there is no client, and nothing to do.
-    let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
-    let front = Front::new("gateway", downstream, &proxy, stop_signal);
+    let Some((downstream, clients, identity)) = front else { return Ok(()) };
+    let front = Front::new("gateway", downstream, stop_signal);
     let idle_timeout = proxy.server_idle_timeout();
     let gateway = Gateway::new(clients);
     let gateway = if proxy.search { gateway.with_search() } else { gateway };
@@ -76,18 +73,7 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
 }
 
 /// The side that faces the clients, and the client that the servers see.
-struct GatewayFront {
-    downstream: Box<dyn Downstream>,
-    clients: ClientCount,
-    identity: ClientIdentity,
-}
-
-impl GatewayFront {
-    fn of_many(downstream: Box<dyn Downstream>, clients: ClientCount) -> Self {
-        let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
-        Self { downstream, clients, identity }
-    }
-}
+type GatewayFront = (Box<dyn Downstream>, ClientCount, ClientIdentity);
 
 /// Returns the configuration of the server that clients see.
 fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
@@ -100,16 +86,12 @@ fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
 
 /// Serves the client on stdin and stdout. Returns `None` if there is none.
 fn stream_front(args: &ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
-    let broken = |what: &str, error: &io::Error| CommandFailure::failed(format!("{what}: {error}"));
-    session::hint_at_terminal("gateway");
-    let mut stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
+    let mut stream = stdio("gateway")?;
     // The client comes first, because servers may want to know its identity.
-    let first_message = FirstMessage::read(&mut stream, Limits::default().max_frame)
-        .map_err(|error| broken("the client cannot be read from", &error))?;
-    let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(None) };
+    let Some(first) = FirstMessage::read(&mut stream)? else { return Ok(None) };
+    let FirstMessage { identity, bytes } = first;
     let downstream = Box::new(StreamDownstream::new(config(args, rules), stream, &bytes));
-    let identity = ClientIdentity { info, capabilities };
-    Ok(Some(GatewayFront { downstream, clients: ClientCount::One, identity }))
+    Ok(Some((downstream, ClientCount::One, identity)))
 }
 
 /// Serves clients over HTTP.
@@ -133,7 +115,7 @@ fn http_front(
     if let Some(protected) = protected {
         downstream.validate_tokens(protection::validator(&protected))?;
     }
-    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Many))
+    Ok((Box::new(downstream), ClientCount::Many, shared_identity()))
 }
 
 /// Serves the clients of a socket.
@@ -143,16 +125,11 @@ fn socket_front(
     address: &StreamAddress,
     rules: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {
-    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
-    if clients > MAX_SHARED_CLIENTS {
-        // Without it there are fewer clients.
-        let _ = mcp_std::io::raise_descriptor_limit();
-    }
     let listener = StreamListener::bind(address)
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let downstream = SharedDownstream::new(config(args, rules), listener, clients);
-    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams))
+    let downstream = SharedDownstream::new(config(args, rules), listener, &args.http);
+    Ok((Box::new(downstream), ClientCount::Streams, shared_identity()))
 }
 
 #[cfg(not(unix))]

@@ -32,8 +32,11 @@ pub(crate) trait Downstream {
     /// Returns what to wait for.
     fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>>;
 
-    /// Returns whether clients leave so much unread that nothing more should be written.
-    fn is_congested(&mut self) -> bool;
+    /// Returns whether clients leave so much unread that nothing more should be written. Where each has an outbox of its own, a slow
+    /// reader blocks only itself.
+    fn is_congested(&mut self) -> bool {
+        false
+    }
 
     /// Starts a shutdown, which ends when running calls are answered or after `grace`.
     fn shutdown(&mut self, grace: Duration);
@@ -44,8 +47,8 @@ pub(crate) trait Downstream {
     /// Takes the error that broke the transport. A client that leaves is not an error.
     fn take_error(&mut self) -> Option<std::io::Error>;
 
-    /// Sets the input schema of a tool, which names the arguments that clients repeat in header fields.
-    fn set_tool_schema(&mut self, name: &str, schema: &RawJson);
+    /// Sets the input schema of a tool, which names the arguments that clients repeat in header fields, if they have these.
+    fn set_tool_schema(&mut self, _: &str, _: &RawJson) {}
 
     /// Returns whether messages follow each other on byte streams, so that a client may read several at once.
     fn is_stream(&self) -> bool {
@@ -60,6 +63,12 @@ pub(crate) trait Downstream {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// Completes a configuration: its memory has the bound of this machine, and what clients keep is sealed.
+pub(crate) fn with_defaults(config: Config, anchor: Anchor) -> Arc<Config> {
+    let config = config.max_memory_by_default(mcp_std::memory::max_memory());
+    Arc::new(config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor))))
 }
 
 /// Gives an engine the tasks of its configuration. Without entropy it has none: their ids would be known to others.
@@ -84,9 +93,7 @@ impl<D: Duplex> StreamDownstream<D> {
     pub(crate) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
         let mut drive = PipeDriver::new();
         let now = drive.tick();
-        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
-        let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), drive.anchor())));
-        let mut pipe = pipe::Server::new(Arc::new(config), now);
+        let mut pipe = pipe::Server::new(with_defaults(config, drive.anchor()), now);
         give_tasks(pipe.engine(), now, drive.anchor());
         Self { pipe, drive, stream, first: bytes.to_vec(), shutdown_deadline: None }
     }
@@ -155,8 +162,6 @@ impl<D: Duplex> Downstream for StreamDownstream<D> {
     fn take_error(&mut self) -> Option<std::io::Error> {
         self.drive.take_error()
     }
-
-    fn set_tool_schema(&mut self, _: &str, _: &RawJson) {}
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.stream.flush(self.pipe.engine().config().effective_limits().eof_grace_period)

@@ -2,16 +2,18 @@
 
 use std::io::{self, ErrorKind};
 
-use mcp_proto::model::Implementation;
-use mcp_proto::{Capabilities, Capability, RawJson};
+use mcp_proto::model::{Implementation, Map};
+use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError};
 use mcp_proto_proxy::relayed_capabilities;
-use mcp_std::io::{Duplex, Interest};
+use mcp_std::io::{Duplex, Interest, Stdio};
+
+use super::upstream::ClientIdentity;
+use crate::failure::CommandFailure;
+use crate::session;
 
 /// Identity and capabilities from the first message, and the bytes read so far.
-#[derive(Debug)]
 pub(crate) struct FirstMessage {
-    pub(crate) info: Option<Implementation>,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) identity: ClientIdentity,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -21,26 +23,57 @@ impl FirstMessage {
     /// # Errors
     ///
     /// Fails if the stream cannot be read.
-    pub(crate) fn read(stream: &mut dyn Duplex, longest: usize) -> io::Result<Option<Self>> {
+    pub(crate) fn read(stream: &mut dyn Duplex) -> Result<Option<Self>, CommandFailure> {
         let (mut bytes, mut scratch) = (Vec::new(), vec![0; 64 << 10]);
-        while !has_line(&bytes) && bytes.len() <= longest {
-            if !stream.wait(Interest::READ, None)?.readable {
-                continue;
-            }
-            match stream.read(&mut scratch) {
+        while !has_line(&bytes) && bytes.len() <= Limits::default().max_frame {
+            let read = stream.wait(Interest::READ, None).and_then(|ready| match ready.readable {
+                true => stream.read(&mut scratch),
+                false => Err(ErrorKind::WouldBlock.into()),
+            });
+            match read {
                 Ok(0) => break,
                 Ok(n) => bytes.extend_from_slice(scratch.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(broken("the client cannot be read from", &error)),
             }
         }
         if bytes.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let (info, capabilities) = parse_client_identity(line);
-        Ok(Some(Self { info, capabilities: capabilities.unwrap_or_else(all_capabilities), bytes }))
+        let (info, capabilities) = parse_client_identity(first_line(&bytes));
+        let identity = ClientIdentity { info, capabilities: capabilities.unwrap_or_else(all_capabilities) };
+        Ok(Some(Self { identity, bytes }))
     }
+}
+
+/// Returns stdin and stdout for one client.
+///
+/// # Errors
+///
+/// Fails if they cannot be used.
+pub(crate) fn stdio(command: &str) -> Result<Stdio, CommandFailure> {
+    session::hint_at_terminal(command);
+    Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))
+}
+
+pub(crate) fn broken(what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::failed(format!("{what}: {error}"))
+}
+
+fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
+/// Returns the answer to a first message for which there is no server; `None` if it wants none.
+pub(crate) fn refusal(bytes: &[u8], why: &str) -> Option<Vec<u8>> {
+    let request = RawJson::new(first_line(bytes).to_vec()).ok()?;
+    let id = request.member("id").filter(|_| request.member("method").is_some())?;
+    let RpcError { code, message, .. } = RpcError::internal(why.to_owned());
+    let error =
+        Map::from([("code", RawJson::encode(&code).ok()?), ("message", RawJson::encode(&message).ok()?)]);
+    let error = RawJson::encode(&error).ok()?;
+    let answer = Map::from([("jsonrpc", RawJson::encode("2.0").ok()?), ("id", id), ("error", error)]);
+    Some([RawJson::encode(&answer).ok()?.as_bytes(), b"\n"].concat())
 }
 
 /// Returns whether there is a complete line that is not blank.
@@ -80,13 +113,13 @@ pub(crate) fn all_capabilities() -> Capabilities {
     all.into_iter().fold(Capabilities::new(), Capabilities::with)
 }
 
-/// Returns the capabilities that clients with one server in common have for it. Each question goes to the client whose call asks.
+/// Returns what clients with one server in common are for it: a client with these capabilities. Each question goes to the client whose call asks.
 ///
 /// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
 /// either: a server that has it need not do without it for a client that has not.
-pub(crate) fn shared_capabilities() -> Capabilities {
+pub(crate) fn shared_identity() -> ClientIdentity {
     let all = [Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl];
-    all.into_iter().fold(Capabilities::new(), Capabilities::with)
+    ClientIdentity { info: None, capabilities: all.into_iter().fold(Capabilities::new(), Capabilities::with) }
 }
 
 #[cfg(test)]
@@ -97,7 +130,7 @@ mod tests {
         let (mut near, mut far) = mcp_std::io::memory_pair(1 << 10);
         far.write(text).expect("room");
         far.shutdown_write().expect("open");
-        FirstMessage::read(&mut near, 1 << 20).expect("memory")
+        FirstMessage::read(&mut near).expect("memory")
     }
 
     #[test]
@@ -114,10 +147,10 @@ mod tests {
             let line: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\n').collect();
             let fed = [b" \n".as_slice(), &line, b"\n{\"more\":"].concat();
             let read = read_first_message(&fed).expect("a message");
-            assert_eq!(read.info.expect("an identity").name, "sailor");
+            assert_eq!(read.identity.info.expect("an identity").name, "sailor");
             let settings = RawJson::new("{}").expect("JSON");
             let declared = Capabilities::new().with(Capability::Roots).extension("a.example/b", settings);
-            assert_eq!(read.capabilities, declared.expect("an identifier"), "without tasks");
+            assert_eq!(read.identity.capabilities, declared.expect("an identifier"), "without tasks");
             assert_eq!(read.bytes, fed);
         }
     }
@@ -128,7 +161,7 @@ mod tests {
             [&b"{\"method\":\"ping\",\"id\":1,\"jsonrpc\":\"2.0\"}\n"[..], b"hello\n", b"{\"params\":3}"]
         {
             let read = read_first_message(text).expect("bytes");
-            assert_eq!((read.info, read.capabilities), (None, all_capabilities()));
+            assert_eq!((read.identity.info, read.identity.capabilities), (None, all_capabilities()));
         }
         assert!(read_first_message(b"").is_none() && read_first_message(b" \n\n").is_none());
     }

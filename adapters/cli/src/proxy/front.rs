@@ -2,7 +2,6 @@
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
-use std::thread;
 use std::time::Instant;
 
 use mcp_proto::server::{Config, Event};
@@ -12,6 +11,7 @@ use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
 use super::downstream::Downstream;
+use super::upstream::Upstream;
 use crate::args::ProxyArgs;
 use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
@@ -32,9 +32,10 @@ pub(crate) struct Front {
     omission_notes: OmissionNotes,
     /// What search saves, as a note has told.
     search_size: Option<SearchSize>,
-    trace: bool,
-    /// When the last progress of each call came whose result has not.
-    progress_at: BTreeMap<CallKey, Instant>,
+    /// When the last progress of calls came, by server, for [`PROGRESS_GAP`].
+    progress_at: BTreeMap<(usize, CallKey), Instant>,
+    /// Results that wait for this time to be over, each with its end, which is known when the progress is written.
+    held_results: Vec<(Option<Instant>, usize, client::Event)>,
     paint: Paint,
     /// Reports that the process should end.
     stop_signal: StopSignal,
@@ -46,7 +47,6 @@ impl Front {
     pub(crate) fn new(
         command: &'static str,
         downstream: Box<dyn Downstream>,
-        args: &ProxyArgs,
         stop_signal: StopSignal,
     ) -> Self {
         Self {
@@ -56,8 +56,8 @@ impl Front {
             refusal_notes: RefusalNotes::default(),
             omission_notes: OmissionNotes::default(),
             search_size: None,
-            trace: args.trace,
             progress_at: BTreeMap::new(),
+            held_results: Vec::new(),
             paint: Paint::for_stderr(),
             stop_signal,
             is_shutting_down: false,
@@ -88,6 +88,8 @@ impl Front {
         due: Option<Duration>,
     ) -> Result<(), CommandFailure> {
         let command = self.command;
+        let held = self.held_results.iter().filter_map(|(at, ..)| *at);
+        let due = held.map(|at| at.saturating_duration_since(Instant::now())).chain(due).min();
         let mut requests = self.downstream.wait_requests(reads);
         requests.push(self.stop_signal.wait_request());
         requests.extend(servers);
@@ -113,22 +115,53 @@ impl Front {
         }
     }
 
-    /// Lets a client on a byte stream read progress before the result that follows it.
+    /// Returns an event of a server that goes on now. The result of a call goes on later than progress directly before it.
     ///
     /// The TypeScript SDK 1.x loses progress that it reads together with the result of its call.
-    pub(crate) fn part_progress(&mut self, event: &client::Event) {
-        match event {
+    pub(crate) fn part_progress(&mut self, server: usize, event: client::Event) -> Option<client::Event> {
+        let now = Instant::now();
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < PROGRESS_GAP;
+        match &event {
             client::Event::Progress { call, .. } if self.downstream.is_stream() => {
-                self.progress_at.insert(*call, Instant::now());
+                self.progress_at.retain(|_, at| is_recent(*at));
+                self.progress_at.insert((server, *call), now);
             }
             client::Event::Done { call, .. } => {
-                if let Some(at) = self.progress_at.remove(call) {
-                    self.downstream.write();
-                    thread::sleep(PROGRESS_GAP.saturating_sub(at.elapsed()));
+                if self.progress_at.remove(&(server, *call)).is_some_and(is_recent) {
+                    self.held_results.push((None, server, event));
+                    return None;
                 }
             }
             _ => {}
         }
+        Some(event)
+    }
+
+    /// Returns a result that goes on now, with its server. It may be one of a server that has ended.
+    pub(crate) fn take_result(&mut self) -> Option<(usize, client::Event)> {
+        let now = Instant::now();
+        let at = self.held_results.iter().position(|(at, ..)| at.is_some_and(|at| at <= now))?;
+        let (_, server, event) = self.held_results.remove(at);
+        Some((server, event))
+    }
+
+    /// Shows what was said on both sides, and writes it. Returns whether anything was written.
+    pub(crate) fn write<'u>(&mut self, servers: impl Iterator<Item = &'u mut Upstream>) -> bool {
+        while let Some(record) = self.downstream.engine().poll_tap() {
+            let (client, record) = (self.paint.dim("client"), trace::format_record(&record, self.paint));
+            session::print_stderr(&format!("{client} {record}"));
+        }
+        let mut moved = self.downstream.write();
+        let end = Instant::now() + PROGRESS_GAP;
+        self.held_results.iter_mut().for_each(|(at, ..)| _ = at.get_or_insert(end));
+        // An event that waits for a client which reads nothing would wake the loop at once.
+        let is_congested = self.downstream.is_congested();
+        for server in servers {
+            server.show_tap();
+            server.wire().set_events_paused(is_congested);
+            moved |= server.wire().write();
+        }
+        moved
     }
 
     /// Prints notes about entries that a relay left out, and others of it.
@@ -147,21 +180,6 @@ impl Front {
         session::print_note(&format!(
             "search: 2 tools of about {shown_tokens} tokens stand for {tools} of about {tokens}"
         ));
-    }
-
-    /// Returns whether messages are shown.
-    pub(crate) const fn is_traced(&self) -> bool {
-        self.trace
-    }
-
-    pub(crate) fn show_tap(&mut self) {
-        while let Some(record) = self.downstream.engine().poll_tap() {
-            session::print_stderr(&format!(
-                "{} {}",
-                self.paint.dim("client"),
-                trace::format_record(&record, self.paint)
-            ));
-        }
     }
 
     /// Ends the proxy after its loop: writes what is left, and closes the servers.

@@ -15,7 +15,6 @@ use mcp_auth::token::TokenValidator;
 use mcp_proto::http::server as http;
 #[cfg(feature = "auth")]
 use mcp_proto::http::server::{ExchangeId, TokenRequest};
-use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Entropy, Instant, RawJson};
 use mcp_runtime::server::Connections;
@@ -27,7 +26,7 @@ use mcp_std::poll::WaitRequest;
 #[cfg(feature = "tls")]
 use mcp_std::tls::ServerTls;
 
-use super::downstream::{Downstream, give_tasks};
+use super::downstream::{Downstream, give_tasks, with_defaults};
 use crate::args::{ProxyArgs, ServeHttpArgs};
 use crate::endpoint::http as options;
 use crate::failure::CommandFailure;
@@ -105,11 +104,8 @@ impl HttpDownstream {
             |error: std::io::Error| CommandFailure::failed(format!("HTTP cannot be served: {error}"));
         let peers = Connections::new(listener).map_err(failed)?;
         let anchor = peers.anchor();
-        let keys = Keys::new(entropy::seed().map_err(failed)?);
-        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
-        let config = config.seal_by_default(|| Some((keys, anchor)));
         let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
-        let mut server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
+        let mut server = http::Server::new(with_defaults(config, anchor), Arc::new(http), entropy);
         give_tasks(server.engine(), peers.now(), anchor);
         let mut downstream = Self {
             server,
@@ -276,11 +272,6 @@ impl Downstream for HttpDownstream {
             WaitRequest::unpollable(Some(Duration::ZERO))
         }));
         all
-    }
-
-    fn is_congested(&mut self) -> bool {
-        // Each client has its own outbox, so a slow reader blocks only itself.
-        false
     }
 
     fn shutdown(&mut self, grace: Duration) {

@@ -15,14 +15,14 @@ use mcp_std::io::StreamListener;
 use super::downstream::Downstream;
 use super::front::{Front, front_limits, with_hidden_members};
 #[cfg(unix)]
-use super::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
+use super::shared::SharedDownstream;
 #[cfg(unix)]
-use super::upstream::{ClientIdentity, UpstreamOpener};
+use super::upstream::UpstreamOpener;
 use super::upstream_slot::UpstreamSlot;
 use crate::args::ProxyArgs;
 use crate::failure::CommandFailure;
 #[cfg(unix)]
-use crate::proxy::first_message::shared_capabilities;
+use crate::proxy::first_message::shared_identity;
 use crate::stop::StopSignal;
 
 /// Serves the clients that connect to a socket with one server. It is connected to first, and `ready` hears of it.
@@ -45,20 +45,14 @@ pub(crate) fn serve_shared(
     ending: impl FnOnce(),
 ) -> Result<(), CommandFailure> {
     let args = &opener.args;
-    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
-    if clients > MAX_SHARED_CLIENTS {
-        // Without it there are fewer clients.
-        let _ = mcp_std::io::raise_descriptor_limit();
-    }
     // What all clients have is not known before the last one has come, and the server is told once.
-    let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
-    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
+    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), shared_identity())?;
     let mut config = config(args, &peer);
     if is_as_server {
         config = config.versions(VersionSet::only(peer.version));
     }
     ready(&peer)?;
-    let downstream = SharedDownstream::new(config, listener, clients).end_after(idle_end);
+    let downstream = SharedDownstream::new(config, listener, &args.http).end_after(idle_end);
     run(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal, ending)
 }
 
@@ -83,7 +77,7 @@ pub(crate) fn run(
     if let Some([client, own]) = upstream.opener().access_help() {
         relay.set_access_help(&client, &own);
     }
-    let front = Front::new("bridge", downstream, args, stop_signal);
+    let front = Front::new("bridge", downstream, stop_signal);
     let mut bridge = Bridge { front, upstream, relay };
     let outcome = bridge.run();
     ending();
@@ -193,7 +187,11 @@ impl Bridge {
             }
             while !self.front.downstream.is_congested() {
                 let Some(event) = self.upstream.poll_event() else { break };
-                self.front.part_progress(&event);
+                moved = true;
+                let Some(event) = self.front.part_progress(0, event) else { continue };
+                self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
+            }
+            while let Some((_, event)) = self.front.take_result() {
                 self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
                 moved = true;
             }
@@ -203,19 +201,7 @@ impl Bridge {
             }
             self.front.note_search(self.relay.search_size());
             self.front.note_omissions(&self.relay.take_diagnostics(), &self.relay.take_notes());
-            if self.front.is_traced() {
-                self.front.show_tap();
-                if let Some(upstream) = self.upstream.upstream() {
-                    upstream.show_tap();
-                }
-            }
-            moved |= self.front.downstream.write();
-            // An event that waits for a client which reads nothing would wake the loop at once.
-            let is_congested = self.front.downstream.is_congested();
-            if let Some(upstream) = self.upstream.upstream() {
-                upstream.wire().set_events_paused(is_congested);
-                moved |= upstream.wire().write();
-            }
+            moved |= self.front.write(self.upstream.upstream().into_iter());
             any |= moved;
             if !moved {
                 return any;

@@ -1,21 +1,20 @@
 //! The clients of a socket that share one server: byte streams of one engine, in one loop.
 
-use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
 
 use mcp_proto::frame::line::{Line, LineDecoder};
-use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{ChannelId, Fault, Instant, RawJson};
+use mcp_proto::{ChannelId, Fault, Instant};
+use mcp_std::Clock;
 use mcp_std::io::{
     Descriptors, Duplex as _, Interest, Socket, SocketControl, StreamListener, is_resource_exhausted,
 };
 use mcp_std::poll::{PollHandles, WaitRequest};
-use mcp_std::{Clock, entropy};
 
-use super::downstream::{Downstream, give_tasks};
+use super::downstream::{Downstream, give_tasks, with_defaults};
+use crate::args::ServeHttpArgs;
 use crate::session::LimitedNotes;
 
 /// Clients on the byte streams of a socket.
@@ -121,14 +120,17 @@ impl Client {
 }
 
 impl SharedDownstream {
-    /// Creates the transport; at most `max_clients` are connected. Others take the place of one that is silent or was not used for
-    /// long, or are closed at once.
-    pub(crate) fn new(config: Config, listener: StreamListener, max_clients: usize) -> Self {
+    /// Creates the transport; at most `--max-connections` clients are connected. Others take the place of one that is silent or was not
+    /// used for long, or are closed at once.
+    pub(crate) fn new(config: Config, listener: StreamListener, args: &ServeHttpArgs) -> Self {
+        let max_clients = args.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
+        if max_clients > MAX_SHARED_CLIENTS {
+            // Without it there are fewer clients.
+            let _ = mcp_std::io::raise_descriptor_limit();
+        }
         let clock = Clock::start();
         let (now, anchor) = (clock.now(), clock.anchor());
-        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
-        let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor)));
-        let mut engine = Engine::new(Arc::new(config));
+        let mut engine = Engine::new(with_defaults(config, anchor));
         give_tasks(&mut engine, now, anchor);
         Self {
             engine,
@@ -322,11 +324,6 @@ impl Downstream for SharedDownstream {
         requests
     }
 
-    fn is_congested(&mut self) -> bool {
-        // Each client has its own outbox, so a slow reader blocks only itself.
-        false
-    }
-
     fn shutdown(&mut self, grace: Duration) {
         self.now = self.clock.now();
         // Removes the file of a Unix socket.
@@ -345,8 +342,6 @@ impl Downstream for SharedDownstream {
     fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
-
-    fn set_tool_schema(&mut self, _: &str, _: &RawJson) {}
 }
 
 /// Time in which a client has to send its first line.
@@ -360,4 +355,4 @@ const LAST_WRITE_TIME: Duration = Duration::from_secs(5);
 /// Pause before another client is accepted without free descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of clients that share a server on a socket, unless `--max-connections` sets it.
-pub(crate) const MAX_SHARED_CLIENTS: usize = 64;
+const MAX_SHARED_CLIENTS: usize = 64;

@@ -4,6 +4,7 @@
 //! last one holds.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 use std::thread::{self, JoinHandle};
 
 use mcp_proto::client::{Config, Engine, Event, Peer};
@@ -145,6 +146,18 @@ impl UpstreamSlot {
         }
     }
 
+    /// Gives the place up without waiting for the end of its server.
+    pub(crate) fn abandon(mut self) {
+        self.leave();
+        let wait = move || {
+            while !self.poll_left() {
+                thread::sleep(LOOK_INTERVAL);
+            }
+        };
+        // Without a thread the server is killed here, or when it has started.
+        let _ = thread::Builder::new().name("probe-end".into()).spawn(wait);
+    }
+
     /// Lets the first server of this place start after the last one of a place that was given up.
     pub(crate) fn follow(&mut self, mut other: Self) {
         self.worker = other.worker.take();
@@ -194,3 +207,6 @@ impl UpstreamSlot {
 pub(crate) fn vacant_engine() -> Engine {
     Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))))
 }
+
+/// Time between two looks at a server that is being started.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);

@@ -94,6 +94,41 @@ fn result_is_written_later_than_the_progress_before_it() {
     bridge.wait().expect("an end");
 }
 
+/// The time between progress and a result is that of one call, and not of the bridge.
+#[test]
+#[cfg(unix)]
+fn results_of_many_calls_wait_for_their_progress_side_by_side() {
+    const CALLS: usize = 200;
+    let welcome = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    // Progress and results of all calls in one write.
+    let script = r#"n=0; all=; while read -r line; do case $line in
+        *'"initialize"'*) i=${line#*'"id":'}; printf '{"jsonrpc":"2.0","id":%s,"result":WELCOME}\n' "${i%%,*}";;
+        *tools/call*) i=${line#*'"id":'}; t=${line#*'"progressToken":'}; t=${t%%[,\}]*}
+            all="$all{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":$t,\"progress\":1}}
+{\"jsonrpc\":\"2.0\",\"id\":${i%%,*},\"result\":{\"content\":[]}}
+"; n=$((n + 1)); [ $n = CALLS ] && printf '%s' "$all";;
+        esac; done"#;
+    let script = script.replace("WELCOME", welcome).replace("CALLS", &CALLS.to_string());
+    let mut bridge = BridgeProcess::new(&["--era", "legacy", "--", "sh", "-c", &script]);
+    for id in 2..2 + CALLS {
+        let params = format!(r#"{{"name":"a","arguments":{{}},"_meta":{{"progressToken":{id}}}}}"#);
+        bridge
+            .send_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#));
+    }
+    let first = bridge.read_line();
+    assert!(first.contains("\"progress\":1"), "{first}");
+    let begun = Instant::now();
+    let mut results = 0;
+    while results < CALLS {
+        let line = bridge.read_line();
+        assert!(!line.is_empty(), "{results}");
+        results += usize::from(line.contains("\"result\""));
+    }
+    // One after the other they would take four seconds.
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(bridge.close().0, Some(0));
+}
+
 #[test]
 fn bridge_connects_stdio_client_to_http_server() {
     for server in ERAS {
@@ -159,6 +194,10 @@ fn bridge_names_unreachable_server() {
     let done = begin(&["--", "/nowhere/at/all"]);
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.code() == Some(3) && stderr.contains("/nowhere/at/all"), "{stderr}");
+    // The client is told, too.
+    let answer: serde_json::Value = serde_json::from_slice(&done.stdout).expect("one answer");
+    let told = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(answer["id"] == 1 && told.contains("cannot be started") && told.contains("/nowhere"), "{answer}");
     // Mistakes on the command line.
     probe(&["bridge", "--bearer", "x", "--http", "127.0.0.1:0", "--", "true"])
         .assert_code(2)
@@ -277,43 +316,42 @@ fn bridge_answers_running_calls_after_end_of_input() {
 }
 
 #[test]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn client_that_ends_while_its_server_still_connects_leaves_nothing() {
-    let file = std::env::temp_dir().join(format!("mcp-bridge-connecting-{}", std::process::id()));
-    let mut bridge = probe_command()
-        .args([
-            "bridge",
-            "--connect-timeout",
-            "3s",
-            "--",
-            "sh",
-            "-c",
-            "echo $$ > \"$0\"; exec sleep 600",
-            file.to_str().expect("UTF-8"),
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program under test starts");
-    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-    writeln!(bridge.stdin.as_mut().expect("piped"), "{initialize}").expect("it reads");
-    let begun = Instant::now();
-    let id = loop {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if text.ends_with('\n') {
-            break text.trim().to_owned();
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no server was started");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    drop(bridge.stdin.take());
-    let begun = Instant::now();
-    bridge.wait().expect("it ends");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    let alive = std::process::Command::new("kill").args(["-0", &id]).stderr(Stdio::null()).status();
-    assert!(!alive.expect("`kill` runs").success(), "the server {id} goes on");
-    let _ = std::fs::remove_file(&file);
+    // With the output of the bridge its client is gone for certain. Else it has the time of calls that run.
+    for (reads_on, limit) in [(false, 5), (true, 15)] {
+        let file =
+            std::env::temp_dir().join(format!("mcp-bridge-connecting-{reads_on}-{}", std::process::id()));
+        let mut bridge = probe_command()
+            .args(["bridge", "--connect-timeout", "120s", "--", "sh", "-c"])
+            .args(["echo $$ > \"$0\"; exec sleep 600", file.to_str().expect("UTF-8")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program under test starts");
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+        writeln!(bridge.stdin.as_mut().expect("piped"), "{initialize}").expect("it reads");
+        let begun = Instant::now();
+        let id = loop {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            if text.ends_with('\n') {
+                break text.trim().to_owned();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "no server was started");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        drop(bridge.stdin.take());
+        let output = bridge.stdout.take().filter(|_| reads_on);
+        let begun = Instant::now();
+        assert_eq!(bridge.wait().expect("it ends").code(), Some(0));
+        let taken = begun.elapsed();
+        assert!(taken < Duration::from_secs(limit), "{taken:?}");
+        assert!(!reads_on || taken > Duration::from_secs(4), "its last calls have no time: {taken:?}");
+        drop(output);
+        assert!(crate::signals::has_exited(&id), "the server {id} goes on");
+        let _ = std::fs::remove_file(&file);
+    }
 }
 
 #[test]

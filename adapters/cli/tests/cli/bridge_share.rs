@@ -5,11 +5,15 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::bridge::BridgeProcess;
+use crate::config_file::TemporaryDirectory;
+use crate::gateway::{file_of, program};
 use crate::http::ServingProcess;
 use crate::support::{PROBE, probe};
 
@@ -153,6 +157,59 @@ fn clients_with_one_server_have_one_process() {
     probe(&["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url])
         .assert_ok()
         .assert_stdout(&["x"]);
+}
+
+/// Each session of a socket that is not shared, and each gateway, starts a program of its own.
+#[test]
+fn many_sessions_start_the_same_program() {
+    const SESSIONS: usize = 20;
+    const GATEWAYS: usize = 5;
+    let server = ["serve", "--everything", "--era", "legacy"];
+    let bridge = ServingProcess::listening(
+        &["bridge", "--listen", &address("many", "legacy")],
+        &[&["--", PROBE], &server[..]].concat(),
+    );
+    let directory = TemporaryDirectory::new();
+    let file = directory.write("mcp.json", &file_of(&json!({"one": program(&server[1..])})));
+    // What one writes is seen by nobody else, and all are there at the same time.
+    let all_have_written = Barrier::new(SESSIONS + GATEWAYS);
+    let write = |n: usize| json!({"title": "mine", "text": format!("note {n}")});
+    let read = json!({"uri": "note://mine"});
+    thread::scope(|scope| {
+        for n in 0..SESSIONS {
+            let (bridge, read, wait) = (&bridge, &read, &all_have_written);
+            scope.spawn(move || {
+                let mut client = Client::new(bridge, &json!({}));
+                client.call(2, "write_note", &write(n));
+                client.until_answer(2);
+                wait.wait();
+                client.send(&json!({"id": 3, "method": "resources/read", "params": read}));
+                let answer = client.until_answer(3).pop().expect("an answer");
+                assert_eq!(answer["result"]["contents"][0]["text"], format!("note {n}"), "{answer}");
+            });
+        }
+        for n in SESSIONS..SESSIONS + GATEWAYS {
+            let (file, read, wait) = (&file, &read, &all_have_written);
+            scope.spawn(move || {
+                let mut gateway = BridgeProcess::start(&["gateway", "--config", file]);
+                let mut ask = |id: u32, method: &str, params: &Value| {
+                    gateway.send_line(
+                        &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+                    );
+                    loop {
+                        let answer: Value = serde_json::from_str(&gateway.read_line()).expect("JSON");
+                        if answer["id"] == id {
+                            return answer;
+                        }
+                    }
+                };
+                ask(2, "tools/call", &json!({"name": "one_write_note", "arguments": write(n)}));
+                wait.wait();
+                let answer = ask(3, "resources/read", read);
+                assert_eq!(answer["result"]["contents"][0]["text"], format!("note {n}"), "{answer}");
+            });
+        }
+    });
 }
 
 #[test]

@@ -141,6 +141,11 @@ fn commands_share_the_session_of_a_connection() {
             .assert_ok()
             .assert_stdout(&[revision])
             .assert_stderr(&["in connections of its own", &at]);
+        // Tools that may run as tasks, and one that has to.
+        user.run(&["call", &at, "slow_compute", "seconds=1", "label=keel"])
+            .assert_ok()
+            .assert_stdout(&["computed keel for 1 s"]);
+        user.run(&["call", &at, "failing_job"]).assert_code(1).assert_stdout(&["this job always fails"]);
         // What a command asks of its user, the server asks through the connection.
         user.run(&["call", "sign", "--answer", r#"elicit={"name":"Ada"}"#, &at])
             .assert_ok()

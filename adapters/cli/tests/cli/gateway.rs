@@ -320,6 +320,25 @@ fn hangup_has_the_file_read_again_though_it_is_as_before() {
 }
 
 #[test]
+fn file_of_the_same_time_and_length_is_read_again() {
+    let directory = TemporaryDirectory::new();
+    let of = |name: &str| file_of(&json!({name: program(&[])}));
+    let file = directory.write("mcp.json", &of("one"));
+    let gateway = over_http(&file, &[]);
+    wait_for_tools(&gateway.url, |tools| has(tools, "one_echo"));
+    // Another file takes its place, as editors do it.
+    let before = std::fs::metadata(&file).expect("a file");
+    let next = directory.write("next.json", &of("two"));
+    let written = std::fs::File::options().append(true).open(&next).expect("a file");
+    written.set_modified(before.modified().expect("a time")).expect("it is ours");
+    std::fs::rename(&next, &file).expect("it is ours");
+    let after = std::fs::metadata(&file).expect("a file");
+    let seen = |data: &std::fs::Metadata| (data.len(), data.modified().expect("a time"));
+    assert_eq!(seen(&before), seen(&after));
+    wait_for_tools(&gateway.url, |tools| has(tools, "two_echo") && !has(tools, "one_echo"));
+}
+
+#[test]
 fn configuration_of_the_page_is_read_in_full() {
     let page = include_str!("../../../../core/src/guide/bridging.md");
     let mut blocks = page.split("```json\n").filter_map(|rest| rest.split("```").next());

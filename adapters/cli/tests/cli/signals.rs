@@ -31,7 +31,7 @@ fn send_signal(id: u32, signal: Signal) {
 }
 
 /// Returns whether a process has ended or ends soon.
-fn has_exited(id: &str) -> bool {
+pub(crate) fn has_exited(id: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
