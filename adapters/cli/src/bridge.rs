@@ -131,7 +131,7 @@ fn open_for(stream: &mut dyn Duplex, upstream: &mut UpstreamSlot) -> Result<Opti
         }
         let hung_up = stream.hung_up().unwrap_or_default();
         if hung_up.read_closed {
-            ends_at.get_or_insert(Instant::now() + Limits::default().eof_grace_period);
+            ends_at.get_or_insert_with(|| Instant::now() + Limits::default().eof_grace_period);
         }
         if hung_up.write_closed || ends_at.is_some_and(|at| at <= Instant::now()) {
             return Ok(None);

@@ -126,11 +126,11 @@ impl Front {
                 self.progress_at.retain(|_, at| is_recent(*at));
                 self.progress_at.insert((server, *call), now);
             }
-            client::Event::Done { call, .. } => {
-                if self.progress_at.remove(&(server, *call)).is_some_and(is_recent) {
-                    self.held_results.push((None, server, event));
-                    return None;
-                }
+            client::Event::Done { call, .. }
+                if self.progress_at.remove(&(server, *call)).is_some_and(is_recent) =>
+            {
+                self.held_results.push((None, server, event));
+                return None;
             }
             _ => {}
         }
