@@ -47,7 +47,7 @@
 //!
 //! A [`Mask`] replaces values by [`REPLACEMENT`] before they are written: those of members such as `password` and `slackBotToken`,
 //! at any depth and in JSON within texts, those of variables, header fields, parameters and arguments of commands with such names
-//! ([`is_secret_name`]), passwords in URLs, and texts that look like tokens or keys (`ghp_…`, JWTs, PEM) wherever they stand
+//! ([`is_secret_name`]), also apart from them (`["--password", "…"]`, `{"name": "API_KEY", "value": "…"}`), passwords in URLs, and texts that look like tokens or keys (`ghp_…`, JWTs, PEM) wherever they stand
 //! ([`find_secret`]). It knows usual names and forms, and no others: an object under such a name is taken for a schema,
 //! whose members have names of their own. Look at a trace before you give it away, and name your own members by [`Mask::name`].
 //! [`Header::seal_seed`] is a secret that no mask can hide, because a replay needs it.

@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use mcp_proto::fields::is_secret as is_secret_field;
 use memchr::{memchr, memchr2};
 
-use crate::secrets::{find_in, is_quoted_secret, is_secret_name};
+use crate::secrets::{NAMES, VALUES, ends_with, find_in, is_quoted_secret, is_random, is_secret_name};
 
 /// What stands for a secret.
 pub const REPLACEMENT: &str = "[masked]";
@@ -117,53 +117,66 @@ impl Mask {
         let Some(names) = &self.names else { return out.finish() };
         // Where what was not looked at yet begins.
         let (mut at, mut plain) = (0, 0);
+        // Where the value begins that belongs to a name in another member.
+        let mut named = None;
         while let Some(found) = find_quote(text, at) {
             self.mask_words(&mut out, plain, found);
             let end = string_end(text, found);
-            let colon = skip_space(text, end);
+            let next = skip_space(text, end);
             let before = text.get(plain..found).unwrap_or_default();
             (at, plain) = (end, end);
-            if text.get(colon) != Some(&b':') {
+            let is_member = text.get(next) == Some(&b':');
+            let may_name = is_member || end - found <= MAX_NAME;
+            let name = name_of(text.get(found..end).filter(|_| may_name).unwrap_or_default());
+            let begin = skip_space(text, next + 1);
+            if is_member {
+                self.mask_words(&mut out, found + 1, end.saturating_sub(1));
+                let is_named_behind = || {
+                    ends_with(&name, VALUES)
+                        && sibling(text, begin, NAMES).is_some_and(|at| self.is_secret_value(text, at))
+                };
+                if !self.is_secret_name(&name) && named != Some(begin) && !is_named_behind() {
+                    if ends_with(&name, NAMES) && self.is_secret_value(text, begin) {
+                        named = sibling(text, begin, VALUES);
+                    }
+                    continue;
+                }
+            } else {
                 let value = text.get(found + 1..end.saturating_sub(1)).unwrap_or_default();
                 match is_quoted_secret(before, value, &|name| self.is_secret_name(name)) {
                     true => out.replace(found + 1, end - 1),
                     false => mask_string(self, &mut out, found + 1, end.saturating_sub(1)),
                 }
-                continue;
-            }
-            let name = name_of(text.get(found..end).unwrap_or_default());
-            self.mask_words(&mut out, found + 1, end.saturating_sub(1));
-            let begin = skip_space(text, colon + 1);
-            if !self.is_secret_name(&name) {
-                continue;
+                let is_element = text.get(next) == Some(&b',') && !before.trim_ascii_end().ends_with(b":");
+                if !is_element || !is_pair(text, before, &name, begin) || !self.is_secret_name(&name) {
+                    continue;
+                }
             }
             let is_own = names.iter().any(|own| own.bytes().eq(plain_bytes(&name)));
             let value_end = match text.get(begin) {
                 // A schema has a property of this name: its members are masked by their own names.
                 Some(b'{') if !is_own => continue,
-                Some(b'{' | b'[') => {
-                    let end = container_end(text, begin);
-                    mask_scalars(&mut out, begin, end);
-                    end
-                }
-                _ => {
-                    let end = value_end(text, begin);
-                    mask_scalars(&mut out, begin, end);
-                    end
-                }
+                Some(b'{' | b'[') => container_end(text, begin),
+                _ => value_end(text, begin),
             };
+            mask_scalars(&mut out, begin, value_end);
             (at, plain) = (value_end, value_end);
         }
         self.mask_words(&mut out, plain, text.len());
         out.finish()
     }
 
+    /// Returns whether a value, which begins here, is the name of a secret.
+    fn is_secret_value(&self, text: &[u8], begin: usize) -> bool {
+        let value = text.get(begin..near_end(text, begin).min(begin + MAX_NAME)).unwrap_or_default();
+        value.starts_with(b"\"") && self.is_secret_name(&name_of(value))
+    }
+
     /// Replaces the secrets in a part of the text.
     fn mask_words(&self, out: &mut Replacing<'_>, begin: usize, end: usize) {
         let mut at = begin;
         let is_name = |name: &str| self.is_secret_name(name);
-        while let Some(found) = self.names.as_ref().and_then(|_| find_in(out.from, at, begin, end, &is_name))
-        {
+        while let Some(found) = find_in(out.from, at, begin, end, &is_name) {
             out.replace(found.begin, found.end);
             at = found.end;
         }
@@ -217,6 +230,52 @@ fn mask_scalars(out: &mut Replacing<'_>, begin: usize, end: usize) {
         }
     }
 }
+
+/// Returns where the value of one of the next members begins, whose name ends with a word of a list. `at` is where the value before them
+/// begins.
+fn sibling(text: &[u8], mut at: usize, list: &str) -> Option<usize> {
+    // Few members are looked at, and nothing that holds others: otherwise time would be quadratic.
+    for _ in 0..8 {
+        let comma = skip_space(text, near_end(text, at));
+        if matches!(text.get(at), Some(b'{' | b'[')) || text.get(comma) != Some(&b',') {
+            return None;
+        }
+        let name = skip_space(text, comma + 1);
+        let end = near_end(text, name);
+        at = skip_space(text, skip_space(text, end) + 1);
+        if ends_with(&name_of(text.get(name..end).unwrap_or_default()), list) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Returns whether the element of an array that begins here is the value of the one before it: behind an option, as the second of two in a
+/// list of such pairs, and where it is random.
+fn is_pair(text: &[u8], before: &[u8], name: &str, begin: usize) -> bool {
+    let end = near_end(text, begin);
+    let behind = text.get(skip_space(text, end));
+    let value = text.get(begin..end).unwrap_or_default();
+    match value {
+        [b'{' | b'[', ..] => false,
+        _ if behind == Some(&b':') => false,
+        _ if name.starts_with('-') => !value.starts_with(b"\"-"),
+        [b'"', random @ .., b'"'] if is_random(random) => true,
+        _ => {
+            let list = before.trim_ascii_end().strip_suffix(b"[").unwrap_or_default().trim_ascii_end();
+            behind == Some(&b']') && (list.ends_with(b"[") || list.ends_with(b","))
+        }
+    }
+}
+
+/// Returns the place after the string that begins at `at`, or after a scalar that is short.
+fn near_end(text: &[u8], at: usize) -> usize {
+    let most = if text.get(at) == Some(&b'"') { text.len() } else { text.len().min(at + MAX_NAME) };
+    value_end(text.get(..most).unwrap_or(text), at)
+}
+
+/// Bytes of a string that may be the name of what stands elsewhere.
+const MAX_NAME: usize = 256;
 
 fn find_quote(text: &[u8], from: usize) -> Option<usize> {
     memchr(b'"', text.get(from..)?).map(|at| from + at)

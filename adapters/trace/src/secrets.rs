@@ -81,6 +81,10 @@ const ENDS: &str = "password passwd passphrase secret token key credentials cred
 /// Names of parameters of URLs, forms and connection strings that are secrets as well: a member `code` is that of an error.
 const PARAMETERS: &str = "code code_verifier codeverifier sig auth pwd session sessionid session_id";
 
+/// Last words of members that name what another member of the object has, and of those: `{"name": "API_KEY", "value": "…"}`.
+pub(crate) const NAMES: &str = "name key header field variable parameter option id";
+pub(crate) const VALUES: &str = "value values val";
+
 fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| known.eq_ignore_ascii_case(word))
 }
@@ -105,6 +109,15 @@ pub fn is_secret_name(name: &str) -> bool {
         before = word;
     }
     is_secret
+}
+
+/// Returns whether the last word of a name is in a list.
+pub(crate) fn ends_with(mut name: &str, list: &str) -> bool {
+    let mut last = "";
+    while let Some(word) = next_word(&mut name) {
+        last = word;
+    }
+    has(list, last)
 }
 
 /// Takes the next word of a name: they end at what is no letter, at digits, and where the case changes.
@@ -333,7 +346,7 @@ fn name_before(text: &[u8], at: usize, begin: usize) -> Option<(usize, &str)> {
 }
 
 /// Returns whether a text is long, and has letters and digits.
-fn is_random(text: &[u8]) -> bool {
+pub(crate) fn is_random(text: &[u8]) -> bool {
     text.len() >= 16
         && text.iter().all(|byte| is_token_byte(*byte) || *byte == b'%')
         && text.iter().any(u8::is_ascii_digit)
