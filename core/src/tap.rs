@@ -1,6 +1,9 @@
 //! Wire tap: a bounded queue of copies of the messages that pass, off by default. Without the feature `observe` nothing is
 //! recorded.
 //!
+//! With exchanges, as over HTTP, a message is recorded when its exchange begins, and again when it is repeated. One that was cancelled
+//! before, or a cancellation that the end of an exchange stands for (CANC-016), is not recorded.
+//!
 //! Values of listed members are replaced before a message is queued, so a record can never contain them. With a
 //! non-empty list, a message that is not JSON is recorded by its length alone.
 
@@ -48,6 +51,8 @@ pub(crate) struct Tap {
     budget: Budget,
     redacted_members: Vec<String>,
     dropped: u64,
+    /// Messages are recorded when their exchanges begin, and not when they are written: not all of them are sent.
+    pub(crate) has_exchanges: bool,
 }
 
 /// Replacement for a hidden value.
@@ -61,6 +66,7 @@ impl Tap {
             budget: Budget::new(limits.tap_bytes),
             redacted_members: hidden,
             dropped: 0,
+            has_exchanges: false,
         }
     }
 

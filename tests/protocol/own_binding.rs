@@ -12,6 +12,8 @@ use mcp_proto::{
 };
 use serde_json::{Value, json};
 
+use crate::protocol::common::limits;
+
 const NOW: Instant = Instant::ZERO;
 
 fn config() -> server::Config {
@@ -390,14 +392,22 @@ fn operations_on_requests_that_ended_have_no_effect() {
 #[test]
 fn cancelled_request_that_was_never_sent_is_skipped() {
     for era in [Era::Legacy, Era::Modern] {
-        let mut engine = ready_client(era);
+        let mut engine = ready_client_with(era, limits(|l| l.tap_records = 100));
+        while engine.poll_tap().is_some() {}
         let key = engine.call_tool(NOW, "t", &json!({}), &CallOptions::new()).expect("room");
         engine.cancel(NOW, key, None).expect("open");
         assert_eq!(engine.exchanges().poll_message(), None, "{era:?}");
+        assert!(engine.poll_tap().is_none(), "{era:?}");
         let key = engine.call_tool(NOW, "t", &json!({}), &CallOptions::new()).expect("room");
         let sent = engine.exchanges().poll_message().and_then(|m| m.request);
         engine.cancel(NOW, key, None).expect("open");
         assert_eq!(engine.exchanges().poll_message().map(|m| m.cancels), Some(sent), "{era:?}");
+        // The tap has what is sent: a modern call is cancelled by the end of its exchange.
+        let tapped = core::iter::from_fn(|| engine.poll_tap()).map(|record| record.bytes);
+        let cancellations =
+            tapped.map(|text| text.windows(9).any(|part| part == b"cancelled")).collect::<Vec<_>>();
+        let want: &[bool] = if era == Era::Legacy { &[false, true] } else { &[false] };
+        assert_eq!(cancellations, want, "{era:?}");
     }
 }
 

@@ -161,7 +161,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) owed: usize,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Part<Legacy, KeepAlivePings>,
-    tap: Part<Observability, Tap>,
+    pub(crate) tap: Part<Observability, Tap>,
     pub(crate) observing: Part<Observability, Observing>,
     pub(crate) now: Instant,
     pub(crate) check: DriverCheck,
@@ -611,7 +611,7 @@ fn record_sent(
     channel: Key,
     message: &[u8],
 ) {
-    if let Some(tap) = tap.as_mut() {
+    if let Some(tap) = tap.as_mut().filter(|tap| !tap.has_exchanges) {
         tap.record(now, Direction::Out, ChannelId(channel), message);
     }
     if let Some(observing) = observing.as_mut() {

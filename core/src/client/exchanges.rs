@@ -22,8 +22,7 @@ use crate::methods;
 use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::sync::Arc;
-#[cfg(feature = "http")]
-use crate::tap::ChannelId;
+use crate::tap::{ChannelId, Direction};
 use crate::time::Instant;
 
 /// A message to send, with what decides on its exchange.
@@ -123,6 +122,9 @@ impl Engine {
     pub fn with_exchanges(config: Arc<Config>) -> Self {
         let mut engine = Self::new(config);
         engine.common.uses_exchanges = true;
+        if let Some(tap) = engine.common.endpoint.tap.as_mut() {
+            tap.has_exchanges = true;
+        }
         engine
     }
 
@@ -173,8 +175,22 @@ impl Exchanges<'_> {
                 }
                 // The server never saw the request, so there is nothing to cancel.
                 (_, Some(id)) if self.engine.common.unsent_requests.remove(id) => {}
-                _ => return Some(message),
+                _ => {
+                    // CANC-016: the end of an exchange stands for its cancellation.
+                    if message.cancels.is_none() || !self.engine.common.is_modern() {
+                        self.record_sent(&message.text);
+                    }
+                    return Some(message);
+                }
             }
+        }
+    }
+
+    /// Copies a message to the tap whose exchange begins.
+    pub(crate) fn record_sent(&mut self, message: &[u8]) {
+        let (main, endpoint) = (self.engine.common.main_channel, &mut self.engine.common.endpoint);
+        if let (Some(main), Some(tap), false) = (main, endpoint.tap.as_mut(), message.is_empty()) {
+            tap.record(endpoint.now, Direction::Out, ChannelId(main), message);
         }
     }
 

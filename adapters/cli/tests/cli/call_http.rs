@@ -8,7 +8,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::{ProbeOutput, probe};
+use crate::http::ServingProcess;
+use crate::support::{PROBE, ProbeOutput, probe};
 
 /// A modern server over HTTP with one tool, which records its requests.
 struct ToolServer {
@@ -122,4 +123,25 @@ fn result_that_does_not_fit_the_output_schema_is_noted() {
     assert!(!failed.call(&[]).assert_code(1).stderr.contains(note));
     let odd = ToolServer::new(Some(tool(&json!({"type": 7}))), result(json!({})));
     odd.call(&[]).assert_ok().assert_stderr(&["the output schema of the tool `tide` cannot be used: "]);
+}
+
+// covers: CANC-016, HTTP-062
+#[test]
+fn trace_shows_a_cancellation_only_where_it_is_sent() {
+    let serving = ServingProcess::new(&[]);
+    let own = ["--", PROBE, "serve"];
+    let cases: [(&str, &[&str], bool); 4] = [
+        ("modern", &[&serving.url], false),
+        ("legacy", &[&serving.url], true),
+        ("modern", &own, true),
+        ("legacy", &own, true),
+    ];
+    for (era, server, is_sent) in cases {
+        let call =
+            ["call", "count", "to=100", "--timeout", "300ms", "--total", "500ms", "--trace", "--era", era];
+        let done = probe(&[&call, server].concat()).assert_code(4);
+        assert_eq!(done.stderr.contains("notifications/cancelled"), is_sent, "{era}: {done}");
+        // What is sent is shown once.
+        assert_eq!(done.stderr.matches("\"method\":\"tools/call\"").count(), 1, "{era}: {done}");
+    }
 }

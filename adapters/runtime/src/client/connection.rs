@@ -203,8 +203,10 @@ impl Connection {
 
     /// Writes as much as possible without waiting. Returns whether anything was written.
     pub fn flush(&mut self) -> bool {
+        let is_written = self.transport.write();
+        // HTTP decides only now what is sent.
         self.dispatch_tap();
-        self.transport.write()
+        is_written
     }
 
     /// Handles all events and writes all output, until there is nothing left to do but wait.

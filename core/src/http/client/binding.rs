@@ -126,7 +126,13 @@ impl Client {
                         self.exchanges.record_unsent(&x);
                     }
                 }
-                action => return Some(action),
+                action => {
+                    // What was queued, but is not sent, does not reach the tap.
+                    if let Action::Send(request) = &action {
+                        self.engine.exchanges().record_sent(&request.body);
+                    }
+                    return Some(action);
+                }
             }
         }
     }
