@@ -15,7 +15,7 @@ use crate::trace::Trace;
 pub enum Outcome {
     /// It has a result.
     Succeeded,
-    /// Its result reports an error of the tool.
+    /// Its result reports an error of the tool, or tells of a task that has failed.
     ToolError,
     /// It has an error.
     Failed {
@@ -198,11 +198,15 @@ fn outcome(response: &Message) -> Outcome {
             message: error.member("message").and_then(|message| message.string()).unwrap_or_default(),
         };
     }
-    let is_error = response.result.as_ref().and_then(|result| result.member("isError"));
-    match is_error {
-        Some(is_error) if is_error.as_str() == "true" => Outcome::ToolError,
-        _ => Outcome::Succeeded,
-    }
+    let has = |of: Option<&RawJson>, name: &str, value: &str| {
+        of.and_then(|of| of.member(name)).is_some_and(|member| member.as_str() == value)
+    };
+    let result = response.result.as_ref();
+    let of_task = result.and_then(|result| result.member("result"));
+    let is_failed = has(result, "isError", "true")
+        || has(result, "status", r#""failed""#)
+        || has(of_task.as_ref(), "isError", "true");
+    if is_failed { Outcome::ToolError } else { Outcome::Succeeded }
 }
 
 #[cfg(test)]
@@ -248,6 +252,24 @@ mod tests {
         assert_eq!(calls.calls[0].outcome, Outcome::Failed { code: Some(-32602), message: "no".into() });
         assert_eq!(calls.calls[1].outcome, Outcome::ToolError);
         assert_eq!(calls.unmatched, [6, 7]);
+    }
+
+    #[test]
+    fn results_that_tell_of_a_failure_are_no_success() {
+        for (result, is_error) in [
+            (r#"{"content":[],"isError":true}"#, true),
+            (r#"{"content":[],"isError":false}"#, false),
+            (r#"{"taskId":"t","status":"failed","statusMessage":"no"}"#, true),
+            (r#"{"taskId":"t","status":"completed","result":{"content":[],"isError":true}}"#, true),
+            (r#"{"taskId":"t","status":"working"}"#, false),
+        ] {
+            let records = vec![
+                line(1, Side::Client, r#"{"id":1,"method":"tasks/get"}"#),
+                line(2, Side::Server, &format!(r#"{{"id":1,"result":{result}}}"#)),
+            ];
+            let want = if is_error { Outcome::ToolError } else { Outcome::Succeeded };
+            assert_eq!(calls(records).calls[0].outcome, want, "{result}");
+        }
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl From<EngineChoice> for Side {
 const HELP: &str = "\
 The exit code is 1 if a message differs. Messages that no command of an engine
 sends, as a request of a legacy server outside of a call, are counted and not
-compared. Errors are the same if their codes are.
+compared. Errors are the same if their codes are. An engine answers by the
+results of the trace: wrong ones differ at a server alone.
 
 The replay of an engine ends at the first difference; that of a program has all.
 

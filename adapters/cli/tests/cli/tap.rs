@@ -296,6 +296,32 @@ fn a_trace_is_played_to_a_server_and_to_a_client() {
     }
 }
 
+/// What a tool says is compared where a program says it; that it failed is no success.
+#[test]
+fn results_are_compared_and_failures_in_them_are_errors() {
+    for era in ERAS {
+        let traces = Traces::new(&format!("results-{era}"));
+        let trace = traces.path("t.ndjson");
+        let call = ["call", "fail", "--era", era, "--no-cache", "--"];
+        let tap = [PROBE, "tap", "--out", &trace, "--", PROBE, "serve"];
+        probe(&[&call[..], &tap].concat()).assert_code(1);
+        let done = probe(&["trace", "show", "--errors", &trace]).assert_ok();
+        done.assert_stdout(&["→ tools/call fail", "this tool always fai"]);
+        let done = probe(&["trace", "show", "--errors", "--json", &trace]).assert_ok();
+        assert_eq!(done.json()[0]["outcome"], "tool_error", "{done}");
+
+        let recorded = fs::read_to_string(&trace).expect("a trace");
+        fs::write(&trace, recorded.replace("this tool always fails", "it never does")).expect("a trace");
+        let done = probe(&["replay", &trace, "--", PROBE, "serve"]).assert_code(1);
+        let place =
+            "`/result/content/0/text`: recorded \"it never does\", replayed \"this tool always fails\"";
+        assert_eq!(done.stdout.matches(place).count(), 1, "{done}");
+        // An engine is given what a tool says.
+        probe(&["replay", &trace]).assert_ok();
+        probe(&["shrink", &trace, "--engine", "server"]).assert_code(1).assert_stderr(&["nothing to shrink"]);
+    }
+}
+
 /// A server that answers with a wrong id: recorded, replayed, and reduced to a test.
 #[test]
 #[cfg(unix)]
