@@ -17,6 +17,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
@@ -33,6 +34,7 @@ use crate::authorization::{self, Authorizer};
 use crate::era_cache::{self, EraMemory};
 use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::features::Feature;
+use crate::output::count;
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::start_fault::find_program;
@@ -50,7 +52,7 @@ pub(crate) enum Server {
 }
 
 /// A server on stdio.
-#[derive(PartialEq, Eq, Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ServerProgram {
     program: OsString,
     args: Vec<OsString>,
@@ -62,6 +64,8 @@ pub(crate) struct ServerProgram {
     name: Option<String>,
     /// Whether the variables are all that the program gets.
     is_resolved: bool,
+    #[serde(skip)]
+    unshown: UnshownStderr,
 }
 
 /// A server over HTTP.
@@ -211,7 +215,7 @@ impl Server {
                 env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
                 directory: directory.map(Into::into),
                 name: Some(name),
-                is_resolved: false,
+                ..ServerProgram::default()
             }),
             ConfigEntry::Remote { url, headers } => {
                 let fields = headers.into_iter().map(|ConfigHeader { name, value, at }| HeaderField {
@@ -238,14 +242,7 @@ impl Server {
     pub(crate) fn from_command(words: impl Iterator<Item = OsString>) -> Self {
         let mut args: Vec<_> = words.collect();
         let program = if args.is_empty() { OsString::new() } else { args.remove(0) };
-        Self::Program(ServerProgram {
-            program,
-            args,
-            env: Vec::new(),
-            directory: None,
-            name: None,
-            is_resolved: false,
-        })
+        Self::Program(ServerProgram { program, args, ..ServerProgram::default() })
     }
 
     /// Names the source of lines that are no messages.
@@ -313,6 +310,12 @@ impl Server {
             Self::Stream(address) if connections::name_at(address).is_some() => {
                 failure.renamed(&address.to_string(), &self.display_name())
             }
+            Self::Program(program) if matches!(error, Error::Closed(closed) if closed.was_ready) => {
+                match program.unshown.take() {
+                    Some(lines) => failure.with_stderr_tail(&lines),
+                    None => failure,
+                }
+            }
             _ => failure,
         }
     }
@@ -363,11 +366,9 @@ impl ServerProgram {
     fn program_with(&self, stderr: StderrChoice, early: EarlyStderr) -> Program {
         let stderr = match stderr {
             StderrChoice::Show => {
-                let paint = Paint::for_stderr();
                 let label = format!("{}:", escape::line(self.name.as_deref().unwrap_or("server")));
-                Stderr::lines(move |line| {
-                    early.print(format!("{} {}", paint.dim(&label), escape::line(line)))
-                })
+                early.lock().label = Paint::for_stderr().dim(label).to_string();
+                Stderr::lines(move |line| early.print(line.to_owned()))
             }
             StderrChoice::Inherit => Stderr::Inherit,
             StderrChoice::Capture => Stderr::Capture,
@@ -511,20 +512,57 @@ impl HeaderField {
 /// What a program prints on stderr before a revision is agreed on.
 ///
 /// It is kept back: an old server complains there about a question that it does not know. It is shown if none is agreed on, or if that
-/// takes [`HOLD_TIME`] more, for it may name a page to open.
+/// takes [`HOLD_TIME`] more, for it may name a page to open. Otherwise it is in the failure of a program that ends soon.
 #[derive(Clone, Default)]
 struct EarlyStderr(Arc<Mutex<EarlyLines>>);
 
 #[derive(Default)]
 struct EarlyLines {
+    label: String,
     is_held: bool,
     lines: VecDeque<String>,
+    /// Number of lines that were dropped before them.
+    left_out: usize,
     starts: u32,
 }
 
 impl EarlyLines {
     fn show(&mut self) {
-        self.lines.drain(..).for_each(|line| print_stderr(&line));
+        for line in self.take() {
+            print_stderr(&format!("{} {}", self.label, escape::line(&line)));
+        }
+    }
+
+    fn take(&mut self) -> VecDeque<String> {
+        if let left_out @ 1.. = core::mem::take(&mut self.left_out) {
+            self.lines.push_front(format!("… {} before that left out", count(left_out, "line")));
+        }
+        core::mem::take(&mut self.lines)
+    }
+}
+
+/// What a program has printed on stderr before a revision was agreed on, and when that was. No server is another one by it.
+#[derive(Default)]
+struct UnshownStderr(Mutex<Option<(Instant, String)>>);
+
+impl PartialEq for UnshownStderr {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for UnshownStderr {}
+
+impl UnshownStderr {
+    fn set(&self, lines: VecDeque<String>) {
+        let lines = (!lines.is_empty()).then(|| (Instant::now(), Vec::from(lines).join("\n")));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+    }
+
+    /// Takes the lines, if they may say why the program has ended now.
+    fn take(&self) -> Option<String> {
+        let (at, lines) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        (at.elapsed() < CAUSE_TIME).then_some(lines)
     }
 }
 
@@ -538,7 +576,7 @@ impl EarlyStderr {
         let mut early = self.lock();
         early.is_held = is_held;
         early.starts += 1;
-        early.lines.clear();
+        early.take();
     }
 
     fn print(&self, line: String) {
@@ -548,6 +586,7 @@ impl EarlyStderr {
             early.show();
         } else if early.lines.len() > MAX_HELD_LINES {
             early.lines.pop_front();
+            early.left_out += 1;
         } else if early.lines.len() == 1 {
             let late = self.clone();
             let show = move || {
@@ -559,13 +598,13 @@ impl EarlyStderr {
         }
     }
 
-    /// Shows what was kept back, unless a revision is agreed on. Returns the number of starts.
-    fn end(&self, is_agreed: bool) -> u32 {
+    /// Shows what was kept back, unless a revision is agreed on: the program gets it then. Returns the number of starts.
+    fn end(&self, agreed: Option<&UnshownStderr>) -> u32 {
         let mut early = self.lock();
-        if is_agreed {
-            early.lines.clear();
+        match agreed {
+            Some(unshown) => unshown.set(early.take()),
+            None => early.show(),
         }
-        early.show();
         early.is_held = false;
         early.starts
     }
@@ -608,7 +647,11 @@ impl ServerSpec<'_> {
     ) -> Result<Result<C, Error>, CommandFailure> {
         let early = EarlyStderr::default();
         let opened = wait(self.open(options, &early)?);
-        if let (2.., Some(memory)) = (early.end(opened.is_ok()), self.memory) {
+        let agreed = match self.server {
+            Server::Program(program) if opened.is_ok() => Some(&program.unshown),
+            _ => None,
+        };
+        if let (2.., Some(memory)) = (early.end(agreed), self.memory) {
             memory.note_restart();
         }
         Ok(opened)
@@ -697,7 +740,9 @@ fn resolve_program(program: &OsStr) -> OsString {
 const NO_SERVER: &str = "no server is given: write its URL, tcp://HOST:PORT, unix:PATH, --serial DEVICE, -- CMD with its arguments, or --config FILE --server NAME";
 /// Time after which a line on stderr is shown although no revision is agreed on yet.
 const HOLD_TIME: Duration = Duration::from_secs(2);
-/// Maximum number of lines that are kept back. The oldest ones are dropped.
+/// Time after the agreement in which what was printed before may be why a program ends.
+const CAUSE_TIME: Duration = Duration::from_secs(60);
+/// Maximum number of lines that are kept back. The oldest ones are dropped, which is said.
 const MAX_HELD_LINES: usize = 500;
 /// Maximum number of bytes read from a file with a secret. The rest is ignored.
 const MAX_SECRET_BYTES: u64 = 64 << 10;

@@ -183,6 +183,23 @@ fn stderr_before_a_revision_is_agreed_on_is_shown_only_if_it_helps() {
     assert_eq!(run(&waits.script()).assert_ok().stderr, "server: open https://example.com/login\n");
     let traced = probe(&["ping", "-n", "1", "--trace", "--", "sh", "-c", &later.script()]).assert_ok();
     traced.assert_stderr(&["server: validation error 1"]);
+    // A server that ends after the agreement has said why before it.
+    let ends = ShellServer::legacy()
+        .with_prelude("echo config missing >&2")
+        .on_line(&method_pattern("ping"), "echo pinged >&2; exit 3")
+        .script();
+    for options in [&[][..], &["--stderr", "capture"], &["--runtime", "smol"]] {
+        let command = [&["ping", "-n", "1"], options, &["--", "sh", "-c", &ends]].concat();
+        let done = probe(&command).assert_code(3);
+        for line in ["config missing", "pinged"] {
+            assert_eq!(done.stderr.matches(line).count(), 1, "{line}: {done}");
+        }
+    }
+    // Of very many lines the number of those that are left out is said.
+    let flood = "i=0; while [ $i -lt 700 ]; do i=$((i+1)); echo line $i >&2; done; exit 3";
+    let done = run(flood).assert_code(3);
+    assert_eq!(done.stderr.matches("server: line ").count(), 500, "{done}");
+    done.assert_stderr(&["server: … 200 lines before that left out\nserver: line 201\n"]);
 }
 
 #[test]
