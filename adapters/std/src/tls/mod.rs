@@ -1,7 +1,7 @@
 //! TLS by [`rustls`], with the cryptography of `ring`: roots of a client, certificate of a server.
 //!
 //! A client verifies the server's certificate against the roots of the system and any [added roots](ClientTls), among
-//! which the certificate may be itself: then its names and its time are checked. A
+//! which the certificate may be itself: then its names, its time and its purpose are checked, and not the rest of its chain. A
 //! server has a certificate chain and a [key](ServerTls). Both also accept a configuration of [`rustls`], for client
 //! certificates, other verifiers, or certificates renewed at run time. Verification cannot be switched off.
 //!
@@ -94,6 +94,9 @@ fn describe_certificate_error(error: &CertificateError, host: &str) -> String {
         }
         CertificateError::BadSignature => {
             "it is not signed by the authority that it names: another key of the same name is trusted here".into()
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its extendedKeyUsage lacks serverAuth, so it is for no server".into()
         }
         CertificateError::Other(reason) => match &*reason.0.to_string() {
             AUTHORITY => {
@@ -374,32 +377,35 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // Both errors come after the check of the certificate's time and before that of its names.
-            Err(Error::InvalidCertificate(error))
-                if error == CertificateError::UnknownIssuer || is_authority(&error) =>
-            {
-                let parsed = ParsedCertificate::try_from(end_entity)?;
-                if self.trusted.contains(end_entity) {
-                    verify_server_name(&parsed, server_name)?;
-                    return Ok(ServerCertVerified::assertion());
-                }
-                let mut itself = RootCertStore::empty();
-                itself.add(end_entity.clone())?;
-                let algorithms = ring::default_provider().signature_verification_algorithms.all;
-                let signed_by_itself =
-                    verify_server_cert_signed_by_trust_anchor(&parsed, &itself, &[], now, algorithms);
-                let reason: Box<dyn core::error::Error + Send + Sync> = if signed_by_itself.is_ok() {
-                    "it is signed by itself, and is not itself trusted here".into()
-                } else if error == CertificateError::UnknownIssuer && intermediates.is_empty() {
-                    "its issuer is not among the root certificates that are trusted here, and no intermediate certificate came with it".into()
-                } else {
-                    return Err(error.into());
-                };
-                Err(CertificateError::Other(OtherError(reason.into())).into())
+        let outcome =
+            self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let Err(Error::InvalidCertificate(error)) = &outcome else { return outcome };
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let mut itself = RootCertStore::empty();
+        itself.add(end_entity.clone())?;
+        let algorithms = ring::default_provider().signature_verification_algorithms.all;
+        // Both errors below come after the check of the certificate's own time, and before that of its names.
+        let alone = verify_server_cert_signed_by_trust_anchor(&parsed, &itself, &[], now, algorithms);
+        let is_unknown = *error == CertificateError::UnknownIssuer;
+        if self.trusted.contains(end_entity) {
+            match alone {
+                Err(Error::InvalidCertificate(error)) if is_authority(&error) => verify_purpose(end_entity)?,
+                Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
+                Err(error) => return Err(error),
             }
-            outcome => outcome,
+            // What else comes with it does not count.
+            verify_server_name(&parsed, server_name)?;
+            return Ok(ServerCertVerified::assertion());
         }
+        let reason = if is_unknown && alone.is_ok() {
+            "it is signed by itself, and is not itself trusted here"
+        } else if is_unknown && intermediates.is_empty() {
+            "its issuer is not among the root certificates that are trusted here, and no intermediate certificate came with it"
+        } else {
+            return outcome;
+        };
+        let reason = Box::<dyn core::error::Error + Send + Sync>::from(reason);
+        Err(CertificateError::Other(OtherError(reason.into())).into())
     }
 
     fn verify_tls12_signature(
@@ -423,6 +429,15 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.chains.supported_verify_schemes()
     }
+}
+
+/// Checks that the certificate of an authority is for servers, if it says what it is for: `webpki` does so for others.
+fn verify_purpose(certificate: &[u8]) -> Result<(), CertificateError> {
+    // The identifiers of `extendedKeyUsage` and of `serverAuth` in it, as DER has them.
+    const PURPOSES: &[u8] = &[6, 3, 0x55, 0x1D, 0x25];
+    const SERVER: &[u8] = &[6, 8, 0x2B, 6, 1, 5, 5, 7, 3, 1];
+    let has = |what: &[u8]| certificate.windows(what.len()).any(|part| part == what);
+    if has(PURPOSES) && !has(SERVER) { Err(CertificateError::InvalidPurpose) } else { Ok(()) }
 }
 
 /// Returns whether the certificate of a server is that of an authority.

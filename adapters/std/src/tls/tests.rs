@@ -360,6 +360,7 @@ fn certificate_that_is_trusted_itself_is_accepted_for_its_names_and_its_time() {
         // Its issuer is unknown here.
         ("localhost", certificate!("unknown")),
         ("other.example", certificate!("own_other")),
+        ("localhost", certificate!("own_server")),
     ] {
         for versions in [&[&rustls::version::TLS12][..], &[&rustls::version::TLS13]] {
             let (near, far) = memory_pair(1 << 16);
@@ -383,10 +384,33 @@ fn certificate_that_is_trusted_itself_is_accepted_for_its_names_and_its_time() {
         (certificate!("own_expired"), "localhost", certificate!("own_expired"), "it has expired "),
         (certificate!("expired"), "localhost", certificate!("expired"), "it has expired "),
         (certificate!("old"), "localhost", certificate!("old"), "version 1"),
+        (certificate!("own_client"), "localhost", certificate!("own_client"), "lacks serverAuth"),
+        (certificate!("client"), "client.example", certificate!("client"), "lacks serverAuth"),
     ] {
         let error = handshake_error_of(&only(trusted), host, chain).to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// What comes with it does not count.
+#[test]
+fn trusted_certificate_is_accepted_whatever_the_others_of_its_chain_are() {
+    let chain = [&certificate!("late")[..], certificate!("own_expired")].concat();
+    let error = |trusted: &[u8], host: &str| {
+        let trust = ClientTls::without_system_roots().root_pem(trusted).unwrap();
+        let (near, far) = memory_pair(1 << 16);
+        let (mut client, mut server) = (client_that_trusts(&trust, near, host), server(far, &chain));
+        (0..9).find_map(|_| {
+            let outcome = client.handshake();
+            let _ = server.handshake();
+            Some(outcome.err()?.to_string())
+        })
+    };
+    assert_eq!(error(certificate!("late"), "localhost"), None);
+    let other = error(certificate!("late"), "other.example").unwrap_or_default();
+    assert!(other.contains("not for other.example"), "{other}");
+    let untrusted = error(ROOT, "localhost").unwrap_or_default();
+    assert!(untrusted.contains("it has expired "), "{untrusted}");
 }
 
 #[test]
