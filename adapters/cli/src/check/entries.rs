@@ -14,6 +14,7 @@ use super::messages::value_kind as kind_of;
 use super::report::CheckReport;
 use super::rules::{self, CheckRule};
 use super::schemas;
+use crate::output::{count, join_names};
 
 /// Checks all entries of all lists.
 pub(super) fn check_entries(conversation: &CheckConversation<'_>, lists: &ServerLists) {
@@ -40,7 +41,12 @@ pub(super) fn check_entries(conversation: &CheckConversation<'_>, lists: &Server
             };
             entry.check_common(kind, &mut missing, &name);
             match kind {
-                ListKind::Tools => entry.check_tool(raw),
+                ListKind::Tools => {
+                    if schemas::is_constrained(&value["inputSchema"]) {
+                        missing.constrained.push(name);
+                    }
+                    entry.check_tool(raw);
+                }
                 ListKind::Resources => entry.check_resource(&mut missing, &name),
                 ListKind::Templates => entry.check_template(),
                 ListKind::Prompts => entry.check_prompt(),
@@ -56,6 +62,8 @@ struct MissingMembers {
     description: Vec<String>,
     title: Vec<String>,
     mime_type: Vec<String>,
+    /// Tools whose arguments have limits, which is no member that is missing.
+    constrained: Vec<String>,
 }
 
 impl MissingMembers {
@@ -73,6 +81,11 @@ impl MissingMembers {
         report_missing(rules::NO_DESCRIPTION, "description", self.description);
         report_missing(rules::NO_TITLE, "title", self.title);
         report_missing(rules::NO_MIME_TYPE, "mimeType", self.mime_type);
+        if !self.constrained.is_empty() {
+            let names = join_names(self.constrained.iter().map(String::as_str));
+            let what = format!("{} with limits of arguments: {names}", count(self.constrained.len(), "tool"));
+            report.add(rules::CONSTRAINTS_UNSEEN, "tools", what);
+        }
     }
 }
 

@@ -146,10 +146,10 @@ fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerL
     }
     if lists.has(ListKind::Prompts) {
         let answer = conversation.request("prompts/get", json!({"name": UNKNOWN_NAME}));
-        expect_invalid_params(
+        expect_error(
             conversation,
             &answer,
-            rules::UNKNOWN_PROMPT,
+            (rules::UNKNOWN_PROMPT, -32602),
             "`prompts/get` with an unknown prompt",
         );
     }
@@ -158,15 +158,15 @@ fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerL
     }
 }
 
-/// Expects the error -32602.
-fn expect_invalid_params(
+/// Expects an error with the code that a rule demands.
+fn expect_error(
     conversation: &CheckConversation<'_>,
     answer: &CheckAnswer,
-    rule: &'static CheckRule,
+    (rule, code): (&'static CheckRule, i64),
     location: &str,
 ) {
     let what = match answer {
-        CheckAnswer::Error(failed) if has_code(failed, -32602) => return,
+        CheckAnswer::Error(failed) if has_code(failed, code) => return,
         CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
         CheckAnswer::Result(_) => "it was answered with a result".into(),
         CheckAnswer::None => return,
@@ -186,26 +186,19 @@ fn check_unknown_resource(conversation: &mut CheckConversation<'_>, lists: &Serv
         return;
     }
     let location = "`resources/read` with an unknown resource";
-    let (rule, code) = if conversation.is_modern() {
+    let rule = if conversation.is_modern() {
         (rules::UNKNOWN_RESOURCE_MODERN, -32602)
     } else {
         (rules::UNKNOWN_RESOURCE, -32002)
     };
-    let what = match conversation.request("resources/read", json!({"uri": UNKNOWN_URI})) {
-        CheckAnswer::Error(failed) => {
-            if failed.data["uri"] != UNKNOWN_URI {
-                let what = format!("`data.uri` is {}", failed.data["uri"]);
-                conversation.report.add(rules::RESOURCE_DATA, location, what);
-            }
-            if has_code(&failed, code) {
-                return;
-            }
-            format!("it got the error {}", failed.summary())
+    let answer = conversation.request("resources/read", json!({"uri": UNKNOWN_URI}));
+    if let CheckAnswer::Error(failed) = &answer {
+        if failed.data["uri"] != UNKNOWN_URI {
+            let what = format!("`data.uri` is {}", failed.data["uri"]);
+            conversation.report.add(rules::RESOURCE_DATA, location, what);
         }
-        CheckAnswer::Result(_) => "it was answered with a result".into(),
-        CheckAnswer::None => return,
-    };
-    conversation.report.add(rule, location, what);
+    }
+    expect_error(conversation, &answer, rule, location);
 }
 
 /// Requests prompts without their required arguments.
@@ -218,10 +211,10 @@ fn check_prompt_arguments(conversation: &mut CheckConversation<'_>, lists: &Serv
     for prompt in prompts.filter(requires).take(MAX_PROMPTS) {
         let Some(name) = prompt["name"].as_str() else { continue };
         let answer = conversation.request("prompts/get", json!({"name": name}));
-        expect_invalid_params(
+        expect_error(
             conversation,
             &answer,
-            rules::PROMPT_ARGUMENT,
+            (rules::PROMPT_ARGUMENT, -32602),
             &format!("prompt `{name}` without arguments"),
         );
     }
@@ -235,10 +228,10 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
         if let Some(answer) =
             request_with_capability(conversation, "completions", "completion/complete", params)
         {
-            expect_invalid_params(
+            expect_error(
                 conversation,
                 &answer,
-                rules::COMPLETION_REF,
+                (rules::COMPLETION_REF, -32602),
                 "`completion/complete` with an unknown prompt",
             );
         }
@@ -251,10 +244,10 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
         .is_some()
     {
         let answer = conversation.request("logging/setLevel", json!({"level": "mcp-probe"}));
-        expect_invalid_params(
+        expect_error(
             conversation,
             &answer,
-            rules::LOG_LEVEL,
+            (rules::LOG_LEVEL, -32602),
             "`logging/setLevel` with an unknown level",
         );
     }

@@ -484,6 +484,9 @@ rules! {
     SCHEMA_IMPOSSIBLE "schema-impossible" Warning [Spec Hosted] ["SCHEMA-005"]
         "at least one value fits a schema"
         "declare the required members, or allow additional ones"
+    CONSTRAINTS_UNSEEN "constraints-unseen" Note [Spec] ["TOOL-032"]
+        "what a schema says of ranges, lengths and patterns is checked by the server, which no request of this check shows"
+        "check them in the tool, or validate arguments by the schema: the types of a language often do not, and clients need not"
     NO_PARAMETERS "no-parameters" Note [Spec] ["TOOL-008"]
         "a tool without parameters has `\"additionalProperties\":false`"
         "add it"

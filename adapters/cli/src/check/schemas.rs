@@ -165,6 +165,21 @@ fn check_descriptions(report: &CheckReport, location: &str, schema: &Map<String,
     }
 }
 
+/// Returns whether a schema, or a part of it, limits values beyond their types.
+pub(super) fn is_constrained(schema: &Value) -> bool {
+    match schema {
+        Value::Array(parts) => parts.iter().any(is_constrained),
+        Value::Object(members) => members.iter().any(|(name, value)| match value {
+            // An unsigned type has this limit by itself.
+            Value::Number(limit) if name == "minimum" => limit.as_f64() != Some(0.0),
+            Value::Number(_) => LIMITS.contains(&name.as_str()),
+            Value::String(_) => name == "pattern",
+            other => !["default", "const", "enum", "examples"].contains(&&**name) && is_constrained(other),
+        }),
+        _ => false,
+    }
+}
+
 /// Returns whether a schema declares no member and does not forbid additional ones.
 fn accepts_anything(schema: &Map<String, Value>) -> bool {
     let none = schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
@@ -172,6 +187,17 @@ fn accepts_anything(schema: &Map<String, Value>) -> bool {
     none && !closed.iter().chain(APPLICATOR_KEYWORDS).any(|keyword| schema.contains_key(*keyword))
 }
 
+/// Keywords with numbers that limit values.
+const LIMITS: &[&str] = &[
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+];
 /// Keywords that may declare members elsewhere.
 const APPLICATOR_KEYWORDS: &[&str] =
     &["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
