@@ -15,7 +15,7 @@ use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
 use crate::failure::{CommandFailure, Exit};
 use crate::proxy::front::Front;
-use crate::proxy::upstream::{ClientIdentity, LOGIN_HELP};
+use crate::proxy::upstream::{ClientIdentity, LOGIN_CAUSE};
 use crate::proxy::upstream_slot::UpstreamSlot;
 use crate::session::print_note;
 use crate::stop;
@@ -344,7 +344,7 @@ impl GatewayLoop {
 /// paths, and what the server wrote: it is for the log of the gateway.
 const fn reason_for_clients(exit: Exit, is_remote: bool) -> &'static str {
     match (exit, is_remote) {
-        (Exit::Unauthorized, _) => LOGIN_HELP,
+        (Exit::Unauthorized, _) => LOGIN_CAUSE,
         (Exit::Connection | Exit::Timeout, true) => "it cannot be reached",
         (Exit::Connection | Exit::Timeout, false) => "its program does not start, or is no MCP server",
         (Exit::Failed | Exit::Usage | Exit::Unanswered, _) => "it cannot be connected to",

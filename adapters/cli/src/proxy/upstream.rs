@@ -72,7 +72,7 @@ impl UpstreamOpener {
     pub(crate) fn access_help(&self) -> Option<[String; 2]> {
         let url = self.server.is_remote().then(|| self.server.display_name())?;
         let own = format!("`mcp-probe login {url}` logs in again");
-        Some([LOGIN_HELP.to_owned(), own])
+        Some([LOGIN_CAUSE.to_owned(), own])
     }
 
     /// Connects to the server as a client of this identity.
@@ -325,7 +325,7 @@ impl ClientHandler for EarlyEventHandler {
 }
 
 /// What helps clients of a server that refuses access.
-pub(crate) const LOGIN_HELP: &str = "the login is missing or has ended; `mcp-probe login` with the URL of the server, where \
+pub(crate) const LOGIN_CAUSE: &str = "the login is missing or has ended; `mcp-probe login` with the URL of the server, where \
      it is connected from, logs in again";
 /// Maximum number of recorded events.
 const MAX_EARLY_EVENTS: usize = 256;

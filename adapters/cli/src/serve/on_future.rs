@@ -34,15 +34,11 @@ pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure>
             })
         });
     }
-    if let Some(serial) = &args.serial {
-        let (log, line) = (ServerLog::new(args)?, Box::new(streams::open_serial(serial)?));
-        return chaos.around(line, |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
-    }
     let log = ServerLog::new(args)?;
-    if args.chaos.chaos.is_some() {
-        let stdio = chaos.open_stdio().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
-        return chaos
-            .around(Box::new(stdio), |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
+    if args.serial.is_some() || args.chaos.chaos.is_some() {
+        return chaos.around(chaos.open_stream(args.serial.as_ref())?, |stream| {
+            serve_stream(args, &log, stream, |handle| chaos.shut_down_on_signal(handle))
+        });
     }
     let (router, clock) = logged_router::build(args, &log);
     let config = crate::serve::config(args, router.config())?;

@@ -9,13 +9,15 @@ mod relay;
 #[cfg(unix)]
 use alloc::sync::Arc;
 #[cfg(unix)]
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use clap::Args;
-use mcp_std::io::{Duplex, Stdio};
+use mcp_blocking::Handle;
+use mcp_std::io::{Duplex, SerialConfig, Stdio};
 
 use crate::args::duration;
+use crate::endpoint::streams;
 use crate::failure::CommandFailure;
 use crate::output::{print, print_value};
 #[cfg(unix)]
@@ -87,6 +89,9 @@ pub(super) struct Chaos {
     connections: AtomicU64,
     #[cfg(unix)]
     is_numbered: bool,
+    /// A signal has come: a client that does not read is not waited for.
+    #[cfg(unix)]
+    is_signalled: Arc<AtomicBool>,
 }
 
 impl Chaos {
@@ -100,70 +105,79 @@ impl Chaos {
             connections: AtomicU64::new(0),
             #[cfg(unix)]
             is_numbered,
+            #[cfg(unix)]
+            is_signalled: Arc::default(),
         }
     }
 
-    /// Opens stdin and stdout.
+    /// Lets the only server end when a signal arrives.
+    pub(super) fn shut_down_on_signal(&self, handle: Handle) {
+        #[cfg(unix)]
+        {
+            let is_signalled = Arc::clone(&self.is_signalled);
+            crate::stop::run_on_signal(move || {
+                is_signalled.store(true, Ordering::Release);
+                handle.shutdown(crate::stop::GRACE_PERIOD);
+            });
+        }
+        #[cfg(not(unix))]
+        crate::stop::shut_down_on_signal(handle);
+    }
+
+    /// Opens the stream of the only client: the serial line of the options, or stdin and stdout.
     ///
     /// # Errors
     ///
-    /// As [`Stdio::guarded`].
-    pub(super) fn open_stdio(&self) -> std::io::Result<Stdio> {
+    /// Fails if it cannot be opened.
+    pub(super) fn open_stream(
+        &self,
+        serial: Option<&SerialConfig>,
+    ) -> Result<Box<dyn Duplex + Send>, CommandFailure> {
+        if let Some(serial) = serial {
+            return Ok(Box::new(streams::open_serial(serial)?));
+        }
+        let unusable = |error: std::io::Error| CommandFailure::from_serve_error(&error.into());
         #[cfg_attr(not(unix), expect(unused_mut, reason = "nothing is set"))]
-        let mut stdio = Stdio::guarded()?;
+        let mut stdio = Stdio::guarded().map_err(unusable)?;
         #[cfg(unix)]
         if self.args.chaos.is_some() {
             // The relay reads before it waits.
-            stdio.set_read_nonblocking()?;
+            stdio.set_read_nonblocking().map_err(unusable)?;
         }
-        Ok(stdio)
+        Ok(Box::new(stdio))
     }
 
     /// Runs `serve` on the stream of a client, or on one to a relay that disturbs what goes to the client.
     ///
     /// # Errors
     ///
-    /// Fails if `serve` does, or if there can be no relay.
-    #[cfg(unix)]
-    pub(super) fn around(
-        &self,
-        client: Box<dyn Duplex + Send>,
-        serve: impl FnOnce(Box<dyn Duplex + Send>) -> Result<(), CommandFailure>,
-    ) -> Result<(), CommandFailure> {
-        let Some(seed) = self.args.chaos else { return serve(client) };
-        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let filter =
-            Filter::new(&self.args, seed, connection, self.is_numbered, crate::session::print_stderr);
-        let end = relay::End::default();
-        if !self.is_numbered {
-            let is_signalled = Arc::clone(&end.is_signalled);
-            crate::stop::run_on_signal(move || is_signalled.store(true, Ordering::Release));
-        }
-        let failed = |error: std::io::Error| CommandFailure::failed(format!("--chaos: {error}"));
-        let (server, relay) = relay::start(client, filter, end.clone()).map_err(failed)?;
-        let served = serve(Box::new(server));
-        // What is on its way comes before the end of the program, but nothing is late any more.
-        end.is_server_gone.store(true, Ordering::Release);
-        match relay.join() {
-            Ok(relayed) => served.and_then(|()| relayed.map_err(failed)),
-            Err(_) => served,
-        }
-    }
-
-    /// Fails if messages are to be disturbed: on this platform there is no relay.
-    ///
-    /// # Errors
-    ///
-    /// As said, and if `serve` fails.
-    #[cfg(not(unix))]
+    /// Fails if `serve` does, or if there can be no relay: only Unix has one.
     pub(super) fn around(
         &self,
         client: Box<dyn Duplex + Send>,
         serve: impl FnOnce(Box<dyn Duplex + Send>) -> Result<(), CommandFailure>,
     ) -> Result<(), CommandFailure> {
         match self.args.chaos {
-            Some(_) => Err(CommandFailure::usage("--chaos needs a Unix system")),
             None => serve(client),
+            #[cfg(not(unix))]
+            Some(_) => Err(CommandFailure::usage("--chaos needs a Unix system")),
+            #[cfg(unix)]
+            Some(seed) => {
+                let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                let print = crate::session::print_stderr;
+                let filter = Filter::new(&self.args, seed, connection, self.is_numbered, print);
+                let end =
+                    relay::End { is_signalled: Arc::clone(&self.is_signalled), ..relay::End::default() };
+                let failed = |error: std::io::Error| CommandFailure::failed(format!("--chaos: {error}"));
+                let (server, relay) = relay::start(client, filter, end.clone()).map_err(failed)?;
+                let served = serve(Box::new(server));
+                // What is on its way comes before the end of the program, but nothing is late any more.
+                end.is_server_gone.store(true, Ordering::Release);
+                match relay.join() {
+                    Ok(relayed) => served.and_then(|()| relayed.map_err(failed)),
+                    Err(_) => served,
+                }
+            }
         }
     }
 }
