@@ -1,8 +1,5 @@
 //! A client of any adapter, for commands that wait for each answer.
 
-#[cfg_attr(not(feature = "runtimes"), path = "client/without_runtimes.rs")]
-mod runtimes;
-
 use core::time::Duration;
 
 use mcp_blocking::{ClientHandler, Error};
@@ -13,7 +10,7 @@ use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Paginator, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
-use mcp_proto::{CallKey, CallOptions, Diagnostic, Era, Progress, RawJson, UseError};
+use mcp_proto::{CallKey, CallOptions, Diagnostic, Era, Progress, RawJson};
 use mcp_runtime::client::Options;
 #[cfg(feature = "events")]
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
@@ -22,13 +19,23 @@ use serde::Serialize;
 
 use crate::args::Runtime;
 use crate::failure::CommandFailure;
+#[cfg(not(feature = "runtimes"))]
+use crate::features::Feature;
 use crate::server::ServerSpec;
-use runtimes::{RuntimeCall, RuntimeClient, with_runtime_client};
+#[cfg(feature = "runtimes")]
+use crate::tokio_runtime;
+#[cfg(feature = "runtimes")]
+use smol::block_on;
 
 /// A client on the selected adapter.
 pub(crate) enum Client {
     Blocking(Box<mcp_blocking::Client>),
-    Other(RuntimeClient),
+    #[cfg(feature = "runtimes")]
+    Threads(mcp_threads::Client),
+    #[cfg(feature = "runtimes")]
+    Smol(mcp_smol::Client),
+    #[cfg(feature = "runtimes")]
+    Tokio(mcp_tokio::Client),
 }
 
 /// Evaluates an expression with the client of whichever adapter is in use.
@@ -36,8 +43,28 @@ macro_rules! with_client {
     ($self:ident, $client:ident => $call:expr) => {
         match $self {
             Client::Blocking($client) => $call,
-            Client::Other(other) => with_runtime_client!(other, $client => $call),
+            #[cfg(feature = "runtimes")]
+            Client::Threads($client) => $call,
+            #[cfg(feature = "runtimes")]
+            Client::Smol($client) => block_on($call),
+            #[cfg(feature = "runtimes")]
+            Client::Tokio($client) => tokio_runtime::block_on($call),
         }
+    };
+}
+
+/// Starts a call with the client of whichever adapter is in use.
+macro_rules! start {
+    ($self:ident, $client:ident => $call:expr) => {
+        Ok(match $self {
+            Client::Blocking($client) => StartedCall::Blocking($call?),
+            #[cfg(feature = "runtimes")]
+            Client::Threads($client) => StartedCall::Threads($call?),
+            #[cfg(feature = "runtimes")]
+            Client::Smol($client) => StartedCall::Smol($call?),
+            #[cfg(feature = "runtimes")]
+            Client::Tokio($client) => StartedCall::Tokio($call?),
+        })
     };
 }
 
@@ -56,18 +83,40 @@ impl Client {
     ) -> Result<Result<Self, Error>, CommandFailure> {
         Ok(match runtime {
             Runtime::Blocking => {
-                let options =
-                    Options::<mcp_blocking::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
+                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
                 spec.connect(options)?.map(|client| Self::Blocking(Box::new(client)))
             }
-            other => RuntimeClient::open(other, spec, config, handler, timeouts)?.map(Self::Other),
+            #[cfg(feature = "runtimes")]
+            Runtime::Threads => {
+                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
+                spec.connect(options)?.map(Self::Threads)
+            }
+            #[cfg(feature = "runtimes")]
+            Runtime::Smol => {
+                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
+                spec.connect_by(options, block_on)?.map(Self::Smol)
+            }
+            #[cfg(feature = "runtimes")]
+            Runtime::Tokio => {
+                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
+                spec.connect_by(options, tokio_runtime::block_on)?.map(Self::Tokio)
+            }
+            #[cfg(not(feature = "runtimes"))]
+            Runtime::Threads | Runtime::Smol | Runtime::Tokio => {
+                return Err(Feature::Runtimes.missing("--runtime"));
+            }
         })
     }
 
     pub(crate) fn peer(&self) -> &Peer {
         match self {
             Self::Blocking(client) => client.peer(),
-            Self::Other(client) => client.peer(),
+            #[cfg(feature = "runtimes")]
+            Self::Threads(client) => client.peer(),
+            #[cfg(feature = "runtimes")]
+            Self::Smol(client) => client.peer(),
+            #[cfg(feature = "runtimes")]
+            Self::Tokio(client) => client.peer(),
         }
     }
 
@@ -152,10 +201,7 @@ impl Client {
         arguments: &T,
         options: &CallOptions,
     ) -> Result<StartedCall, Error> {
-        Ok(match self {
-            Self::Blocking(client) => StartedCall::Blocking(client.start_tool(name, arguments, options)?),
-            Self::Other(client) => StartedCall::Other(client.start_tool(name, arguments, options)?),
-        })
+        start!(self, client => client.start_tool(name, arguments, options))
     }
 
     /// Starts a request without waiting for its result.
@@ -169,10 +215,7 @@ impl Client {
         params: &T,
         options: &CallOptions,
     ) -> Result<StartedCall, Error> {
-        Ok(match self {
-            Self::Blocking(client) => StartedCall::Blocking(client.start(method, params, options)?),
-            Self::Other(client) => StartedCall::Other(client.start(method, params, options)?),
-        })
+        start!(self, client => client.start(method, params, options))
     }
 
     /// Waits for the result of a call, at most for `timeout`. Returns `None` if there is none by then.
@@ -187,24 +230,38 @@ impl Client {
     ) -> Result<Option<RawJson>, Error> {
         match (self, call) {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait_timeout(*call, timeout),
-            (Self::Other(client), StartedCall::Other(call)) => client.wait_timeout(call, timeout),
-            _ => Err(Error::Use(UseError::Stale)),
+            #[cfg(feature = "runtimes")]
+            (Self::Threads(client), StartedCall::Threads(call)) => client.wait_timeout(call, timeout),
+            #[cfg(feature = "runtimes")]
+            (Self::Smol(client), StartedCall::Smol(call)) => block_on(client.wait_timeout(call, timeout)),
+            #[cfg(feature = "runtimes")]
+            (Self::Tokio(client), StartedCall::Tokio(call)) => {
+                tokio_runtime::block_on(client.wait_timeout(call, timeout))
+            }
+            #[cfg(feature = "runtimes")]
+            _ => Err(Error::Use(mcp_proto::UseError::Stale)),
         }
     }
 
-    pub(crate) fn wait(&mut self, call: StartedCall) -> Result<RawJson, Error> {
-        match (self, call) {
-            (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait(call),
-            (Self::Other(client), StartedCall::Other(call)) => client.wait(call),
-            _ => Err(Error::Use(UseError::Stale)),
+    pub(crate) fn wait(&mut self, mut call: StartedCall) -> Result<RawJson, Error> {
+        loop {
+            if let Some(result) = self.wait_timeout(&mut call, Duration::from_secs(3_600))? {
+                return Ok(result);
+            }
         }
     }
 
     pub(crate) fn cancel(&mut self, call: StartedCall, reason: &str) -> Result<(), Error> {
         match (self, call) {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.cancel(call, Some(reason)),
-            (Self::Other(client), StartedCall::Other(call)) => client.cancel(call, reason),
-            _ => Err(Error::Use(UseError::Stale)),
+            #[cfg(feature = "runtimes")]
+            (Self::Threads(client), StartedCall::Threads(call)) => client.cancel(call, Some(reason)),
+            #[cfg(feature = "runtimes")]
+            (Self::Smol(client), StartedCall::Smol(call)) => client.cancel(call, Some(reason)),
+            #[cfg(feature = "runtimes")]
+            (Self::Tokio(client), StartedCall::Tokio(call)) => client.cancel(call, Some(reason)),
+            #[cfg(feature = "runtimes")]
+            _ => Err(Error::Use(mcp_proto::UseError::Stale)),
         }
     }
 
@@ -311,7 +368,23 @@ impl Client {
     pub(crate) fn poll(&mut self, timeout: Duration) -> Result<(), Error> {
         match self {
             Self::Blocking(client) => client.poll(timeout).map(drop),
-            Self::Other(client) => client.poll(timeout),
+            #[cfg(feature = "runtimes")]
+            Self::Threads(client) => {
+                // Callbacks run on a thread of their own; only the end of the connection is left to detect.
+                let until = std::time::Instant::now() + timeout;
+                loop {
+                    client.check_open()?;
+                    let left = until.saturating_duration_since(std::time::Instant::now());
+                    if left.is_zero() {
+                        return Ok(());
+                    }
+                    std::thread::sleep(left.min(POLL_INTERVAL));
+                }
+            }
+            #[cfg(feature = "runtimes")]
+            Self::Smol(client) => block_on(client.poll(timeout)).map(drop),
+            #[cfg(feature = "runtimes")]
+            Self::Tokio(client) => tokio_runtime::block_on(client.poll(timeout)).map(drop),
         }
     }
 
@@ -324,7 +397,12 @@ impl Client {
     pub(crate) fn run<O: ClientOperation>(&self, operation: O) -> Result<O::Value, EventsError> {
         match self {
             Self::Blocking(client) => client.block_on(operation.run(client.as_async())),
-            Self::Other(client) => client.run(operation),
+            #[cfg(feature = "runtimes")]
+            Self::Threads(client) => client.block_on(operation.run(client.as_async())),
+            #[cfg(feature = "runtimes")]
+            Self::Smol(client) => block_on(operation.run(client)),
+            #[cfg(feature = "runtimes")]
+            Self::Tokio(client) => tokio_runtime::block_on(operation.run(client)),
         }
     }
 
@@ -352,11 +430,19 @@ pub(crate) struct ListPages {
     pub(crate) error: Option<Error>,
 }
 
+/// Interval at which the end of a connection is checked.
+#[cfg(feature = "runtimes")]
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of a list in bytes. The page that exceeds it is the last one.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// A call that has been started.
 pub(crate) enum StartedCall {
     Blocking(CallKey),
-    Other(RuntimeCall),
+    #[cfg(feature = "runtimes")]
+    Threads(mcp_threads::PendingCall),
+    #[cfg(feature = "runtimes")]
+    Smol(mcp_smol::PendingCall),
+    #[cfg(feature = "runtimes")]
+    Tokio(mcp_tokio::PendingCall),
 }

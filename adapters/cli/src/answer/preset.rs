@@ -118,14 +118,17 @@ impl PresetAnswer {
         Ok(ElicitResult::accept(form.fill_defaults(content)))
     }
 
+    /// Returns the value of an answer that has to be one; `None` if it declines or cancels.
+    fn json(&self) -> Result<Option<&RawJson>, String> {
+        match &self.content {
+            PresetContent::Json(json) => Ok(Some(json)),
+            PresetContent::Accept => Err("accept is not a possible answer".into()),
+            PresetContent::Decline | PresetContent::Cancel => Ok(None),
+        }
+    }
+
     fn sampling_result(&self) -> Result<Option<CreateMessageResult<'static>>, String> {
-        let PresetContent::Json(json) = &self.content else {
-            return if matches!(self.content, PresetContent::Accept) {
-                Err("accept is not a possible answer".into())
-            } else {
-                Ok(None)
-            };
-        };
+        let Some(json) = self.json()? else { return Ok(None) };
         Ok(Some(match json.string() {
             Some(text) => text_message(text),
             None => json.parse::<CreateMessageResult<'_>>().map_err(|error| error.to_string())?.into_owned(),
@@ -133,13 +136,7 @@ impl PresetAnswer {
     }
 
     fn roots_result(&self) -> Result<Option<ListRootsResult>, String> {
-        let PresetContent::Json(json) = &self.content else {
-            return if matches!(self.content, PresetContent::Accept) {
-                Err("accept is not a possible answer".into())
-            } else {
-                Ok(None)
-            };
-        };
+        let Some(json) = self.json()? else { return Ok(None) };
         let Some(elements) = json.elements() else {
             return json.parse().map(Some).map_err(|error| error.to_string());
         };

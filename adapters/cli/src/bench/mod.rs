@@ -185,6 +185,7 @@ fn connect_and_drive(
                 interval: Duration::from_secs_f64(f64::from(args.connections) / rate),
             },
         };
+        #[cfg_attr(not(feature = "runtimes"), expect(irrefutable_let_patterns, reason = "no other"))]
         if let Client::Blocking(client) = &session.client {
             drive::drive(client, request, pace, (measure_from, end), shared, tally);
         }

@@ -9,12 +9,6 @@ macro_rules! handler {
     };
 }
 
-macro_rules! wait {
-    ($waiting:expr) => {
-        $waiting
-    };
-}
-
 #[path = "on_thread.rs"]
 #[cfg_attr(feature = "runtimes", expect(clippy::duplicate_mod, reason = "once for the loop of each adapter"))]
 mod on_thread;

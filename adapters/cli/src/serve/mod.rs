@@ -1,5 +1,12 @@
 //! The `serve` command: runs the demonstration server.
 
+/// Waits in a handler of an adapter whose handlers block.
+macro_rules! wait {
+    ($waiting:expr) => {
+        $waiting
+    };
+}
+
 mod args;
 mod blocking;
 mod card;

@@ -1,7 +1,15 @@
 //! The demonstration server on an adapter other than `mcp-blocking`.
 
-mod smol;
 mod threads;
+
+/// Waits for a future, from here on: handlers of these adapters are async.
+macro_rules! wait {
+    ($waiting:expr) => {
+        $waiting.await
+    };
+}
+
+mod smol;
 mod tokio;
 
 use alloc::sync::Arc;

@@ -12,12 +12,6 @@ macro_rules! handler {
     };
 }
 
-macro_rules! wait {
-    ($waiting:expr) => {
-        $waiting.await
-    };
-}
-
 #[path = "../on_future.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the futures of each adapter")]
 mod on_future;
