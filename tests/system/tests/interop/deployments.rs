@@ -196,7 +196,7 @@ fn units_of_machines_and_site_with_tls_keep_sessions_in_redis() {
     let front = free_port();
     let old = ["127.0.0.1:8081", "127.0.0.1:8082", "127.0.0.1:8083"].map(str::to_owned);
     let listen = format!("listen 127.0.0.1:{front} ssl");
-    let path = |name: &str| certificates().join(name).to_str().expect("a path in UTF-8").to_owned();
+    let path = |name: &str| format!("{:?}", certificates().join(name).to_str().expect("a path in UTF-8"));
     let (certificate, key) = (path("server.pem"), path("key.pem"));
     let mut pairs = addresses(&old, &new);
     pairs.extend([
