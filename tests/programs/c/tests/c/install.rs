@@ -1,7 +1,7 @@
 //! The Makefile and the pkg-config file.
 
-use std::fs;
-use std::process::Command;
+use std::process::{self, Command};
+use std::{env, fs};
 
 use crate::adapter;
 use crate::build::{abi_version, example, is_installed, library};
@@ -13,7 +13,8 @@ fn installed_library_is_found_by_pkg_config() {
         return;
     }
     let built = library();
-    let prefix = built.join("mcp-c-installed");
+    // pkg-config writes words for a shell, but leaves parentheses in a path as they are.
+    let prefix = env::temp_dir().join(format!("mcp-c-installed-{}", process::id()));
     let _ = fs::remove_dir_all(&prefix);
     let mut make = Command::new("make");
     make.current_dir(adapter()).args(["install", "PROFILE=dev"]);
@@ -25,7 +26,7 @@ fn installed_library_is_found_by_pkg_config() {
     flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "mcp"]);
     let flags = run(flags, DEADLINE).expect("pkg-config starts").assert_success().stdout;
     let program = prefix.join("server");
-    // pkg-config writes words for a shell: the path of the repository may have spaces.
+    // The path of temporary files may have spaces.
     let mut compile = Command::new("sh");
     compile.args(["-c", r#"eval "exec gcc \"\$1\" $2 -o \"\$3\"""#, "sh"]);
     compile.arg(example("server.c")).arg(flags.trim()).arg(&program);
@@ -39,6 +40,7 @@ fn installed_library_is_found_by_pkg_config() {
     let version = run(version, DEADLINE).expect("pkg-config starts").assert_success().stdout;
     let manifest = fs::read_to_string(adapter().join("../../Cargo.toml")).expect("the workspace");
     assert!(manifest.contains(&format!("\nversion = \"{}\"\n", version.trim())), "{version}");
+    fs::remove_dir_all(&prefix).expect("what was installed");
 }
 
 #[test]
