@@ -23,6 +23,8 @@ mod derive;
 mod parse;
 
 pub use build::EnumSchema;
+#[cfg(feature = "http")]
+pub(crate) use check::is_date;
 #[cfg(feature = "schemars")]
 pub(crate) use derive::schema_settings;
 pub use parse::ElicitOutcome;

@@ -167,6 +167,8 @@ pub use errors::ValidationError;
 pub use errors::{
     MissingRequiredClientCapability, ResourceNotFound, UnsupportedProtocolVersion, UrlElicitationRequired,
 };
+#[cfg(feature = "http")]
+pub(crate) use form::is_date;
 #[cfg(feature = "schemars")]
 pub(crate) use form::schema_settings;
 pub use form::{

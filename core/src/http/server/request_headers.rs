@@ -19,6 +19,7 @@ use crate::http::fields::{self, KnownField};
 use crate::http::params::HeaderParams;
 use crate::json::string;
 use crate::methods;
+use crate::model::is_date;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RpcError, code};
 use crate::server::request_check::HeaderCheck;
@@ -266,24 +267,6 @@ impl RequestHeaders {
     pub(super) fn cors_origin(&self) -> Option<&[u8]> {
         self.value(self.origin).ok().flatten()
     }
-}
-
-/// Returns whether text is a date: `YYYY-MM-DD`.
-fn is_date(text: &str) -> bool {
-    let has_form = text
-        .bytes()
-        .enumerate()
-        .all(|(at, b)| if matches!(at, 4 | 7) { b == b'-' } else { b.is_ascii_digit() });
-    let part = |range: core::ops::Range<usize>| {
-        text.get(range).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default()
-    };
-    let days = match part(5..7) {
-        2 => 29,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => 0,
-    };
-    text.len() == 10 && has_form && (1..=days).contains(&part(8..10))
 }
 
 /// Returns whether a field has a value, as it is or in the form that a value with other characters needs.

@@ -301,7 +301,7 @@ impl StringFormat {
         match self {
             Self::Email => is_email(text),
             Self::Uri => is_uri(text),
-            Self::Date => parse_date(text.as_bytes()).is_some_and(<[u8]>::is_empty),
+            Self::Date => is_date(text),
             Self::DateTime => is_date_time(text.as_bytes()),
             Self::Other(_) => true,
         }
@@ -335,6 +335,11 @@ fn is_host_name(name: &str) -> bool {
         && !name.starts_with('-')
         && !name.ends_with('-')
         && name.chars().all(|c| c.is_alphanumeric() || c == '-')
+}
+
+/// Returns whether text is an existing day in the form `YYYY-MM-DD`.
+pub(crate) fn is_date(text: &str) -> bool {
+    parse_date(text.as_bytes()).is_some_and(<[u8]>::is_empty)
 }
 
 /// Parses the date at the beginning of `text` and returns the rest.
