@@ -8,7 +8,7 @@ use mcp_proto::EntryKind;
 
 use super::names;
 
-/// What upstreams have listed, by those that have it, in the order in which they were added.
+/// Which upstreams have listed an entry, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct EntryOwners {
     resources: Owners,

@@ -18,14 +18,14 @@ use mcp_proto::{
     VersionSet, server,
 };
 
-/// Time in which nobody but the server and the reader does anything.
+/// Time in which no call is made: the server announces, and the reader reads.
 const REST: Duration = Duration::from_secs(20 * 60);
 
 fn raw(text: &str) -> RawJson {
     RawJson::new(text.to_owned()).expect("JSON")
 }
 
-/// Whoever wants to have the list as it is now.
+/// A reader that keeps a list up to date.
 enum Reader {
     /// A program with a cache, which reads what the cache has lost.
     Cached { cache: Box<Cache>, pace: ListPace },

@@ -82,7 +82,7 @@ fn of_330_secrets_few_are_recorded_and_of_3100_other_texts_few_are_masked() {
     assert!(faults[1] * 100 <= lines[1], "{} other texts are masked:\n{masked}", faults[1]);
 }
 
-/// What begins a secret at each byte costs no more than what begins none: in quadratic time this would take minutes.
+/// Text in which each byte may begin a secret takes linear time; quadratic time would be minutes.
 #[test]
 fn hostile_texts_are_looked_through_once() {
     for piece in [

@@ -113,7 +113,7 @@ pub(crate) fn all_capabilities() -> Capabilities {
     all.into_iter().fold(Capabilities::new(), Capabilities::with)
 }
 
-/// Returns what clients with one server in common are for it: a client with these capabilities. Each question goes to the client whose call asks.
+/// Returns the identity for a server that several clients share. Each question goes to the client whose call asks.
 ///
 /// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
 /// either: a server that has it need not do without it for a client that has not.

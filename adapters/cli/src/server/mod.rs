@@ -541,7 +541,7 @@ impl EarlyLines {
     }
 }
 
-/// What a program has printed on stderr before a revision was agreed on, and when that was. No server is another one by it.
+/// What a program has printed on stderr before a revision was agreed on, and when that was. Servers are compared without it.
 #[derive(Default)]
 struct UnshownStderr(Mutex<Option<(Instant, String)>>);
 

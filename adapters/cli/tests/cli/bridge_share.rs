@@ -171,7 +171,7 @@ fn many_sessions_start_the_same_program() {
     );
     let directory = TemporaryDirectory::new();
     let file = directory.write("mcp.json", &file_of(&json!({"one": program(&server[1..])})));
-    // What one writes is seen by nobody else, and all are there at the same time.
+    // All run at the same time, and each reads back what it has written itself.
     let all_have_written = Barrier::new(SESSIONS + GATEWAYS);
     let write = |n: usize| json!({"title": "mine", "text": format!("note {n}")});
     let read = json!({"uri": "note://mine"});

@@ -296,7 +296,7 @@ fn a_trace_is_played_to_a_server_and_to_a_client() {
     }
 }
 
-/// What a tool says is compared where a program says it; that it failed is no success.
+/// A replay against a program compares the text of results, and a result with `isError` is listed by `--errors`.
 #[test]
 fn results_are_compared_and_failures_in_them_are_errors() {
     for era in ERAS {

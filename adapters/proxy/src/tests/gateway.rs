@@ -474,7 +474,7 @@ fn long_names_have_a_bound_and_are_forgotten_with_their_list() {
     let long = "x".repeat(90);
     let listed = chain.list("tools/list", &json!({}), &[tools(&many), tools(&[&long])]);
     let shown = names(&listed, "tools", "name");
-    // Half of the table is shared, the other half goes to whoever comes first.
+    // Upstreams have shares of one half of the table; the other half is filled in the order of arrival.
     assert_eq!(shown.len(), 1_024 + 512 + 1);
     assert!(chain.gateway.take_notes().iter().any(|note| note.contains("is left out: it is too long, or")));
     let (of_tide, of_dock) = (shown[700], shown[shown.len() - 1]);

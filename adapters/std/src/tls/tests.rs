@@ -392,7 +392,7 @@ fn certificate_that_is_trusted_itself_is_accepted_for_its_names_and_its_time() {
     }
 }
 
-/// What comes with it does not count.
+/// An expired certificate beside it in the chain is not looked at.
 #[test]
 fn trusted_certificate_is_accepted_whatever_the_others_of_its_chain_are() {
     let chain = [&certificate!("late")[..], certificate!("own_expired")].concat();
