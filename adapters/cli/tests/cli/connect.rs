@@ -394,11 +394,12 @@ fn connection_that_is_ending_is_made_anew() {
     let user = User::new();
     // It ends two seconds after it is asked to.
     let slow = r#"trap '' TERM; "$0" serve; exec sleep 1000"#;
-    let connect = ["connect", "slow", "--idle", "300ms", "--", "sh", "-c", slow, PROBE];
-    user.run(&connect).assert_ok();
+    let connect =
+        |idle| user.run(&["connect", "slow", "--idle", idle, "--", "sh", "-c", slow, PROBE]).assert_ok();
+    connect("300ms");
     let first = user.process().map(servers).unwrap_or_default();
     assert!(within(|| user.connections()["connections"] == json!([])), "it ends without use");
-    let again = user.run(&connect).assert_ok().assert_stdout(&["@slow connected to"]);
+    let again = connect("20s").assert_stdout(&["@slow connected to"]);
     user.run(&["call", "@slow", "echo", "text=new"]).assert_ok().assert_stdout(&["new"]);
     assert!(first.into_iter().all(has_ended), "{again}");
 }
