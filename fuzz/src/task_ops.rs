@@ -240,7 +240,12 @@ impl TaskRun {
         let party = choices.below(PARTIES.len());
         let members = format!(r#""taskId":"{id}""#);
         match choices.below(6) {
-            0..=1 => self.request(party, "tasks/get", &members, Asked::Get(id)),
+            0..=1 => {
+                self.request(party, "tasks/get", &members, Asked::Get(id));
+                // Channels are read one after the other: left unread, this state would seem later than changes of it
+                // that were acknowledged to another party meanwhile.
+                self.poll();
+            }
             2 => self.request(party, "tasks/cancel", &members, Asked::Cancel(id)),
             3 if PARTIES[party].1 => self.request(party, "tasks/result", &members, Asked::Other),
             4 if PARTIES[party].1 => self.request(party, "tasks/list", "", Asked::Other),
@@ -420,7 +425,13 @@ impl TaskRun {
                 self.check_seen(party, &task, result);
             }
             Asked::Cancel(task) if result.is_some() => {
-                self.known.get_mut(&task).expect("known").is_cancelled = true;
+                let known = self.known.get_mut(&task).expect("known");
+                known.is_cancelled = true;
+                if known.is_legacy {
+                    // TASK-028
+                    assert_eq!(message["result"]["status"], "cancelled", "not cancelled before the answer");
+                    known.end.get_or_insert_with(|| "cancelled".into());
+                }
             }
             Asked::Update(task, keys) if result.is_some() => {
                 self.known.get_mut(&task).expect("known").answered.extend(keys);
