@@ -145,7 +145,7 @@ impl<'a> Message<'a> {
 ///
 /// The reason if the text is no batch within `limits`.
 pub fn split_batch(text: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, MalformedMessage> {
-    crate::calls::batch::split_batch(text, limits)
+    crate::calls::batch::split_batch(text, limits).map_err(|(reason, _)| reason)
 }
 
 /// Returns the number of steps that a match of `uri` takes, or `None` if it is not a URI.

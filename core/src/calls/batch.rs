@@ -38,6 +38,9 @@ impl Batch {
 
 const END: &[u8] = b"]\n";
 
+/// The members of a batch, or why it is refused and what can be read of them.
+pub(crate) type SplitBatch = Result<Vec<Bytes>, (MalformedMessage, Vec<Bytes>)>;
+
 /// Splits an array into its members, within the limits. An empty array is refused (BATCH-006).
 ///
 /// A member that is nested too deep or has too many members costs itself alone (BATCH-008).
@@ -45,10 +48,7 @@ const END: &[u8] = b"]\n";
 /// # Errors
 ///
 /// The reason if the array is not valid JSON or exceeds a limit.
-pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, MalformedMessage> {
-    if let Err(at) = check_utf8(frame) {
-        return Err(MalformedMessage::Utf8 { at });
-    }
+pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> SplitBatch {
     let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
     let mut members = Vec::new();
     let mut count = 0;
@@ -61,45 +61,34 @@ pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, 
         }
         Ok(())
     });
-    match scanned.map_err(MalformedMessage::from_scan) {
+    let text = check_utf8(frame).map_err(|at| MalformedMessage::Utf8 { at });
+    match text.and_then(|_| scanned.map_err(MalformedMessage::from_scan)) {
+        Ok(()) if !s.is_at_end() => Err((MalformedMessage::Json { at: s.pos() }, members)),
+        Ok(()) if count > limits.max_batch || count == 0 => Err((MalformedMessage::Batch, members)),
+        Ok(()) => Ok(members),
+        // The scanner stops at the first such member. Brackets and commas find the others, which are still answered.
         Err(reason @ (MalformedMessage::Depth { .. } | MalformedMessage::Members { .. })) => {
-            // The scanner stops at the first such member. Brackets and commas find the others, which are still
-            // answered.
-            return split_by_commas(frame, limits.max_batch).ok_or(reason);
+            split_by_commas(frame, limits.max_batch).ok_or((reason, members))
         }
-        scanned => drop(scanned?),
+        Err(reason) => Err((reason, members)),
     }
-    if !s.is_at_end() {
-        return Err(MalformedMessage::Json { at: s.pos() });
-    }
-    if count > limits.max_batch || count == 0 { Err(MalformedMessage::Batch) } else { Ok(members) }
 }
 
 /// Returns the rejection of a batch as a whole, with the ids of the requests in it that can be read.
 ///
 /// They are those of the first `max_batch` members, and of an array that is not valid JSON those before the fault.
 #[cold]
-pub(crate) fn reject_batch(frame: &Bytes, limits: &Limits, reason: MalformedMessage) -> RejectedMessage {
-    let (mut rejected, mut count) = (RejectedMessage::unreadable(reason), 0);
-    let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
-    // Why the array is refused is known already.
-    let _ = s.array(|s| {
-        let member = s.value()?;
-        count += 1;
-        if count <= limits.max_batch {
-            rejected.batched.extend(request_id(member.slice(frame).unwrap_or_default(), limits));
-        }
-        Ok(())
-    });
-    rejected
-}
-
-/// Returns the id of a request, also of a malformed one.
-fn request_id(message: &[u8], limits: &Limits) -> Option<RequestId> {
-    match envelope::parse(message, limits, None) {
-        Ok(message) => message.id.filter(|_| message.kind == Kind::Request),
-        Err(rejected) => rejected.id.filter(|_| rejected.has_method),
+pub(crate) fn reject_batch(refused: SplitBatch, limits: &Limits) -> RejectedMessage {
+    let (reason, members) = refused.map_or_else(|fault| fault, |all| (MalformedMessage::Batch, all));
+    let mut rejected = RejectedMessage::unreadable(reason);
+    for member in &members {
+        let id = match envelope::parse(member, limits, None) {
+            Ok(message) => message.id.filter(|_| message.kind == Kind::Request),
+            Err(malformed) => malformed.id.filter(|_| malformed.has_method),
+        };
+        rejected.batched.extend(id);
     }
+    rejected
 }
 
 /// Splits an array by brackets and commas alone, without a check of its members.

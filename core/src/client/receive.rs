@@ -84,8 +84,7 @@ impl Engine {
         let members = match batch::split_batch(frame, &self.common.endpoint.limits) {
             Ok(members) if allows_batches => members,
             refused => {
-                let reason = refused.err().unwrap_or(MalformedMessage::Batch);
-                let rejected = batch::reject_batch(frame, &self.common.endpoint.limits, reason);
+                let rejected = batch::reject_batch(refused, &self.common.endpoint.limits);
                 return self.reject(channel, None, rejected, frame, own);
             }
         };

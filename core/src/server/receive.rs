@@ -104,8 +104,7 @@ impl Engine {
             Ok(members) if allows_batches => members,
             refused => {
                 // BATCH-004, BATCH-005
-                let reason = refused.err().unwrap_or(MalformedMessage::Batch);
-                let mut rejected = batch::reject_batch(frame, &self.endpoint.limits, reason);
+                let mut rejected = batch::reject_batch(refused, &self.endpoint.limits);
                 // Over HTTP one body answers for all. A byte stream has an answer for each that waits.
                 let has_body =
                     self.endpoint.channels.get(channel).is_some_and(|c| c.role.stream.owner().is_some());

@@ -51,6 +51,31 @@ fn batch_is_split_at_commas_outside_of_its_members() {
     }
 }
 
+// covers: BATCH-004
+#[test]
+fn refused_batch_names_the_requests_that_can_be_read_in_it() {
+    let limits = Limits { max_depth: 4, max_batch: 2, ..Limits::default() };
+    let request = |id: u8| alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let (one, two, three) = (request(1), request(2), request(3));
+    for (text, reason, ids) in [
+        (alloc::format!("[{one},{two}]"), MalformedMessage::Batch, &[1, 2][..]),
+        (alloc::format!("[{one},{two},{three}]"), MalformedMessage::Batch, &[1, 2]),
+        (alloc::format!("[{one},7]"), MalformedMessage::Batch, &[1]),
+        (alloc::format!("[{one},{{]"), MalformedMessage::Json { at: one.len() + 3 }, &[1]),
+        (alloc::format!("[{one}]]"), MalformedMessage::Json { at: one.len() + 2 }, &[1]),
+        // What is beside a member that is nested too deep is read, too.
+        (alloc::format!("[[[[[[]]]]],{two}]"), MalformedMessage::Batch, &[2]),
+    ] {
+        let rejected = reject_batch(split_batch(&text.clone().into(), &limits), &limits);
+        let expected: Vec<_> = ids.iter().map(|id| RequestId::int(*id)).collect();
+        assert_eq!((rejected.reason, rejected.batched), (reason, expected), "{text}");
+    }
+    let broken = Bytes::from([b"[", one.as_bytes(), b",\"\xff\"]"].concat());
+    let rejected = reject_batch(split_batch(&broken, &limits), &limits);
+    let reason = MalformedMessage::Utf8 { at: one.len() + 3 };
+    assert_eq!((rejected.reason, rejected.batched), (reason, [RequestId::int(1)].into()));
+}
+
 #[test]
 fn batch_in_a_bounded_heap_has_room_for_errors_of_all_members_commas_and_its_end() {
     let (mut endpoint, channel) = endpoint(Limits { memory_reserve: 1, ..Limits::default() });
