@@ -49,31 +49,42 @@ impl<K: Ord + Copy> Deadlines<K> {
         self.heap.pop().map(|Reverse(e)| e)
     }
 
-    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold. Of a key that `moves`,
-    /// only the earliest entry is kept: the caller arms it anew when it is due.
+    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold.
     ///
     /// The number of entries has doubled since the last sweep, so a sweep costs little per entry.
     #[inline]
-    pub(crate) fn sweep(
-        &mut self,
-        live: usize,
-        holds: impl FnMut(Instant, K) -> bool,
-        moves: impl Fn(K) -> bool,
-    ) {
-        // At least half of the entries came since the last sweep, so its cost is spread over them.
-        if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
-            self.clean(holds, moves);
+    pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
+        if self.is_sweep_due(live) {
+            let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
+            entries.dedup();
+            entries.retain(|Reverse((at, key))| holds(*at, *key));
+            self.heap = entries.into();
+            self.swept_len = self.heap.len();
         }
     }
 
-    fn clean(&mut self, mut holds: impl FnMut(Instant, K) -> bool, moves: impl Fn(K) -> bool) {
-        let entries = core::mem::take(&mut self.heap).into_vec();
-        let live = entries.into_iter().filter(|Reverse((at, key))| holds(*at, *key));
-        let mut entries =
-            live.map(|Reverse((at, key))| (key, at)).collect::<BinaryHeap<_>>().into_sorted_vec();
-        entries.dedup_by(|later, earlier| later.0 == earlier.0 && (later.1 == earlier.1 || moves(later.0)));
-        self.heap = entries.into_iter().map(|(key, at)| Reverse((at, key))).collect();
-        self.swept_len = self.heap.len();
+    /// Does the same as [`sweep`](Self::sweep). Of a key that `moves`, only the earliest entry is kept: the caller arms it anew
+    /// when it is due.
+    #[inline]
+    pub(crate) fn sweep_moving(
+        &mut self,
+        live: usize,
+        mut holds: impl FnMut(Instant, K) -> bool,
+        moves: impl Fn(K) -> bool,
+    ) {
+        if self.is_sweep_due(live) {
+            let entries = core::mem::take(&mut self.heap).into_iter().map(|Reverse((at, key))| (key, at));
+            let live = entries.filter(|(key, at)| holds(*at, *key)).collect::<BinaryHeap<_>>();
+            let mut entries = live.into_sorted_vec();
+            entries.dedup_by(|later, first| later.0 == first.0 && (later.1 == first.1 || moves(later.0)));
+            self.heap = entries.into_iter().map(|(key, at)| Reverse((at, key))).collect();
+            self.swept_len = self.heap.len();
+        }
+    }
+
+    /// Returns whether at least half of the entries came since the last sweep, so that its cost is spread over them.
+    fn is_sweep_due(&self, live: usize) -> bool {
+        self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32)
     }
 
     #[cfg(test)]
@@ -117,10 +128,10 @@ mod tests {
                 calls += 1;
                 true
             };
-            d.sweep(1, count, |_| false);
+            d.sweep(1, count);
         }
         assert!(calls <= 2_000, "{calls}");
-        d.sweep(1, |_, _| false, |_| false);
+        d.sweep(1, |_, _| false);
         assert_eq!(d.heap.len(), 1_000);
         d.trim(|_, _| false);
         assert_eq!((d.heap.len(), d.swept_len), (0, 0));
@@ -131,7 +142,7 @@ mod tests {
         let mut d = Deadlines::new();
         for k in 0..1000u32 {
             d.arm(Instant::from_micros(u64::from(k)), k);
-            d.sweep(1, |_, e| e == k, |_| false);
+            d.sweep(1, |_, e| e == k);
         }
         assert!(d.heap.len() <= 34, "{}", d.heap.len());
     }
@@ -142,13 +153,14 @@ mod tests {
         for at in 0..1_000_u64 {
             d.arm(Instant::from_micros(at + 5), 1_u8);
             d.arm(Instant::from_micros(at), 2);
-            d.sweep(2, |_, _| true, |key| key == 1);
+            d.sweep_moving(2, |_, _| true, |key| key == 1);
         }
         let of = |d: &Deadlines<u8>, key| d.heap.iter().filter(|Reverse((_, k))| *k == key).count();
         // Those of the other key are all kept, so a sweep is due when their number has doubled.
         assert_eq!(of(&d, 2), 1_000);
         assert!(of(&d, 1) < 1_000, "{}", of(&d, 1));
-        d.clean(|_, _| true, |key| key == 1);
+        d.swept_len = 0;
+        d.sweep_moving(0, |_, _| true, |key| key == 1);
         assert_eq!((of(&d, 1), of(&d, 2)), (1, 1_000));
         let first = d.heap.iter().find(|Reverse((_, key))| *key == 1);
         assert_eq!(first, Some(&Reverse((Instant::from_micros(5), 1))));

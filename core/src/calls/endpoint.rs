@@ -278,7 +278,7 @@ impl<R: Role> Endpoint<R> {
         let live = inbound.calls.len() + outbound.calls.len() + pings;
         let may_hold = |at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation);
         // `pop_due` arms the deadline of an outbound call anew if it has moved.
-        deadlines.sweep(live, may_hold, |timer| matches!(timer, EndpointTimer::Outbound(_)));
+        deadlines.sweep_moving(live, may_hold, |timer| matches!(timer, EndpointTimer::Outbound(_)));
     }
 
     /// Removes all deadlines of ended calls and channels, and frees their memory.

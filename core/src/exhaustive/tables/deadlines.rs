@@ -68,7 +68,7 @@ fn exhaustive_sweep_of_deadlines_keeps_those_that_hold() {
             }
             let kind = |key: u8| kinds.get(usize::from(key)).copied();
             let holds = |_: Instant, key: u8| kind(key).is_some_and(|kind| kind != 1);
-            queue.sweep(kinds.len(), holds, |key| kind(key) == Some(2));
+            queue.sweep_moving(kinds.len(), holds, |key| kind(key) == Some(2));
             let mut expected = Vec::new();
             for (key, kind) in (0_u8..).zip(kinds) {
                 let both = [at(10 + usize::from(key)), at(20 + usize::from(key))];

@@ -433,7 +433,7 @@ impl ExchangeTable {
         let Some(at) = deadline else { return };
         let Self { deadlines, slab, sums, .. } = self;
         deadlines.arm(at, key);
-        deadlines.sweep(sums.open, |at, key| deadline_of(slab, key) == Some(at), |_| false);
+        deadlines.sweep(sums.open, |at, key| deadline_of(slab, key) == Some(at));
     }
 
     // ---- actions ---------------------------------------------------------------------------------------------

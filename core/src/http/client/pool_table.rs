@@ -324,11 +324,7 @@ impl ConnectionTable {
         c.armed = deadline;
         if let Some(at) = deadline {
             deadlines.arm(at, key);
-            deadlines.sweep(
-                slab.len(),
-                |at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)),
-                |_| false,
-            );
+            deadlines.sweep(slab.len(), |at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)));
         }
     }
 }

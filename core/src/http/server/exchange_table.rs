@@ -372,7 +372,7 @@ impl ExchangeTable {
         let expires = slab.get(key).filter(|x| x.is_open_ended()).and_then(|x| x.expires);
         let at = expires.map_or(at, |expires| at.min(expires));
         checks.arm(at, key);
-        checks.sweep(slab.len(), |_, key| slab.get(key).is_some_and(ServerExchange::is_live), |_| false);
+        checks.sweep(slab.len(), |_, key| slab.get(key).is_some_and(ServerExchange::is_live));
     }
 
     /// Returns the next exchange that is to be checked by now.
@@ -407,7 +407,7 @@ impl ExchangeTable {
                 principals.trim();
             }
             self.slab.trim();
-            self.checks.trim(|_, _| false);
+            self.checks = Deadlines::new();
         }
     }
 

@@ -592,7 +592,7 @@ impl UndecidedRequests {
     /// Adds a request whose response is held back.
     pub(super) fn add_held(&mut self, exchanges: &ExchangeTable, key: Key, until: Instant) {
         self.0.arm(until, key);
-        self.0.sweep(exchanges.len(), |_, key| exchanges.is_undecided(key), |_| false);
+        self.0.sweep(exchanges.len(), |_, key| exchanges.is_undecided(key));
     }
 
     /// Returns when the next request stops waiting.
@@ -612,7 +612,7 @@ pub(super) fn refuse_undecided(server: &mut Server) {
         }
     }
     if server.exchanges.len() == 0 {
-        server.undecided.0.trim(|_, _| false);
+        server.undecided = UndecidedRequests::new();
     }
 }
 

@@ -487,7 +487,7 @@ impl TaskTable {
         self.charge.follow_coarsely(self.bytes);
         self.deadlines.arm(expires_at, key);
         let tasks = &self.tasks;
-        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
+        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
         Ok(key)
     }
 

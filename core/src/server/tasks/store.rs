@@ -102,7 +102,7 @@ impl TaskTable {
             }
             store.retries.arm(now + backoff(u32::from(task.failed_saves) - 1), key);
             let tasks = &self.tasks;
-            store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
+            store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
             return Milestone::Nothing;
         }
         (task.saved, task.failed_saves, store.failures) = (version, 0, 0);
