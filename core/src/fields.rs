@@ -131,8 +131,10 @@ impl KnownField {
 
     /// Returns the field with a name, in any case (HTTP-037).
     ///
-    /// Looks at the length first, because most fields are none of these.
-    #[inline(always)]
+    /// Looks at the length first, because most fields are none of these. On targets with short addresses it is compiled once,
+    /// because the comparisons are long there.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let name = name.as_bytes();
         match name.len() {

@@ -329,7 +329,11 @@ impl Config {
         let (Some(party), Some(scopes)) = (caller.authorization(), &self.subscription_scopes) else {
             return Ok(());
         };
-        party.require(&uris.flat_map(|uri| (scopes.0)(caller, uri)).collect::<Vec<_>>())
+        let mut needed = Vec::new();
+        for uri in uris {
+            needed.extend((scopes.0)(caller, uri));
+        }
+        party.require(&needed)
     }
 
     /// Accepts requests with any method that the protocol does not define. For proxies and bridges.
