@@ -82,6 +82,7 @@ fn hours_run_in_turn_are_paused_and_have_one_row_for_each_target() {
     stubs.write(".ci/hours", &fs::read_to_string(root().join(".ci/hours")).expect("the script"));
     stubs.write("fuzz/run", FUZZ);
     stubs.write("tests/worlds", WORLDS);
+    stubs.write("tests/trust", "#!/bin/sh\ncp tests/hours.tsv fuzz/page\n");
     stubs.write(".gitignore", "/target\n/fuzz/hours\n/fuzz/artifacts\n");
     stubs.write("fuzz/fuzz_targets/one.rs", "");
     stubs.write("fuzz/fuzz_targets/two.rs", "");
@@ -131,6 +132,7 @@ fn hours_run_in_turn_are_paused_and_have_one_row_for_each_target() {
     stubs.run("./.ci/hours", &["fold"]);
     let folded = fs::read_to_string(stubs.0.join("tests/hours.tsv")).expect("the table");
     assert_eq!(folded.lines().count(), table.lines().count());
+    assert_eq!(fs::read_to_string(stubs.0.join("fuzz/page")).expect("the page of results"), folded);
     assert!(folded.len() >= table.len() && folded != table, "{folded}");
     let check = Command::new("./.ci/hours").arg("check").current_dir(&stubs.0).output().expect("python3");
     assert!(
