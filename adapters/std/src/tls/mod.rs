@@ -95,6 +95,9 @@ fn describe_certificate_error(error: &CertificateError, host: &str) -> String {
         CertificateError::BadSignature => {
             "it is not signed by the authority that it names: another key of the same name is trusted here".into()
         }
+        error if is_of_issuer(error) => {
+            "the algorithm of its signature is not accepted here (SHA-1 is one of these)".into()
+        }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its extendedKeyUsage lacks serverAuth, so it is for no server".into()
         }
@@ -256,11 +259,11 @@ impl ClientTls {
             ));
         };
         let before = own.len();
+        let unusable =
+            |reason: &dyn fmt::Display| invalid_input(format!("cannot use a root certificate: {reason}"));
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate
-                .map_err(|reason| invalid_input(format!("cannot use a root certificate: {reason}")))?;
-            let usable = RootCertStore::empty().add(certificate.clone());
-            usable.map_err(|reason| invalid_input(format!("cannot use a root certificate: {reason}")))?;
+            let certificate = certificate.map_err(|reason| unusable(&reason))?;
+            RootCertStore::empty().add(certificate.clone()).map_err(|reason| unusable(&reason))?;
             own.push(certificate);
         }
         if own.len() == before {
@@ -390,8 +393,8 @@ impl ServerCertVerifier for Verifier {
         if self.trusted.contains(end_entity) {
             match alone {
                 Err(Error::InvalidCertificate(error)) if is_authority(&error) => verify_purpose(end_entity)?,
-                Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
-                Err(error) => return Err(error),
+                Err(Error::InvalidCertificate(error)) if is_of_issuer(&error) => {}
+                alone => _ = alone?,
             }
             // What else comes with it does not count.
             verify_server_name(&parsed, server_name)?;
@@ -438,6 +441,11 @@ fn verify_purpose(certificate: &[u8]) -> Result<(), CertificateError> {
     const SERVER: &[u8] = &[6, 8, 0x2B, 6, 1, 5, 5, 7, 3, 1];
     let has = |what: &[u8]| certificate.windows(what.len()).any(|part| part == what);
     if has(PURPOSES) && !has(SERVER) { Err(CertificateError::InvalidPurpose) } else { Ok(()) }
+}
+
+/// Returns whether an error is about who has signed a certificate, and how.
+fn is_of_issuer(error: &CertificateError) -> bool {
+    matches!(error.clone().into(), AlertDescription::UnknownCA | AlertDescription::DecryptError)
 }
 
 /// Returns whether the certificate of a server is that of an authority.

@@ -340,6 +340,11 @@ fn certificate_made_by_hand_is_named_by_its_kind() {
             certificate!("cut"),
             "its issuer is not among the root certificates that are trusted here, and no intermediate certificate came with it",
         ),
+        (
+            far.clone(),
+            certificate!("namesake_sha1"),
+            "the algorithm of its signature is not accepted here (SHA-1 is one of these)",
+        ),
     ] {
         let error = handshake_error_of(&trust, "localhost", chain).to_string();
         assert_eq!(error, format!("the certificate of localhost is not accepted: {expected}"));
@@ -361,6 +366,9 @@ fn certificate_that_is_trusted_itself_is_accepted_for_its_names_and_its_time() {
         ("localhost", certificate!("unknown")),
         ("other.example", certificate!("own_other")),
         ("localhost", certificate!("own_server")),
+        // Their issuer has the name that they have, and did not sign with this key, or by an old algorithm.
+        ("localhost", certificate!("namesake")),
+        ("localhost", certificate!("namesake_sha1")),
     ] {
         for versions in [&[&rustls::version::TLS12][..], &[&rustls::version::TLS13]] {
             let (near, far) = memory_pair(1 << 16);
