@@ -96,24 +96,25 @@ fn run_stream(
     let Some(first) = FirstMessage::read(&mut stream)? else { return Ok(()) };
     let FirstMessage { identity, bytes } = first;
     let mut upstream = UpstreamSlot::vacant(Arc::clone(opener), identity);
-    let peer = match open_for(&mut stream, &mut upstream) {
-        Ok(Some(peer)) => peer,
+    let (why, outcome) = match open_for(&mut stream, &mut upstream) {
+        Ok(Some(peer)) => {
+            let downstream = Box::new(StreamDownstream::new(one_server::config(args, &peer), stream, &bytes));
+            return one_server::run(args, downstream, upstream, &peer, ClientCount::One, stop_signal, || {});
+        }
         Ok(None) => {
-            session::print_note("the client ended before the server was connected");
+            let why = "the client ended before the server was connected";
+            session::print_note(why);
             upstream.abandon();
-            return Ok(());
+            (why.to_owned(), Ok(()))
         }
         Err(failure) => {
-            let why = format!("the server behind the bridge cannot be started: {}", failure.message());
-            // The client may be gone.
-            let _ = refusal(&bytes, &why).map(|answer| stream.write(&answer));
-            let _ = stream.flush(Limits::default().eof_grace_period);
-            return Err(failure);
+            (format!("the server behind the bridge cannot be started: {}", failure.message()), Err(failure))
         }
     };
-    let config = one_server::config(args, &peer);
-    let downstream = StreamDownstream::new(config, stream, &bytes);
-    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal, || {})
+    // The client may be gone, or read what comes after the end of its own messages.
+    let _ = refusal(&bytes, &why).map(|answer| stream.write(&answer));
+    let _ = stream.flush(Limits::default().eof_grace_period);
+    outcome
 }
 
 /// Connects to the server of a client. Returns `None` if the client is gone before: it reads nothing more, or has sent nothing more for

@@ -81,26 +81,20 @@ impl Client {
         handler: impl ClientHandler + Send + 'static,
         timeouts: ShutdownTimeouts,
     ) -> Result<Result<Self, Error>, CommandFailure> {
+        // Each adapter has options of its own type.
+        macro_rules! options {
+            () => {
+                Options::new(config).handler(handler).shutdown_timeouts(timeouts)
+            };
+        }
         Ok(match runtime {
-            Runtime::Blocking => {
-                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect(options)?.map(|client| Self::Blocking(Box::new(client)))
-            }
+            Runtime::Blocking => spec.connect(options!())?.map(|client| Self::Blocking(Box::new(client))),
             #[cfg(feature = "runtimes")]
-            Runtime::Threads => {
-                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect(options)?.map(Self::Threads)
-            }
+            Runtime::Threads => spec.connect(options!())?.map(Self::Threads),
             #[cfg(feature = "runtimes")]
-            Runtime::Smol => {
-                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect_by(options, block_on)?.map(Self::Smol)
-            }
+            Runtime::Smol => spec.connect_by(options!(), block_on)?.map(Self::Smol),
             #[cfg(feature = "runtimes")]
-            Runtime::Tokio => {
-                let options = Options::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect_by(options, tokio_runtime::block_on)?.map(Self::Tokio)
-            }
+            Runtime::Tokio => spec.connect_by(options!(), tokio_runtime::block_on)?.map(Self::Tokio),
             #[cfg(not(feature = "runtimes"))]
             Runtime::Threads | Runtime::Smol | Runtime::Tokio => {
                 return Err(Feature::Runtimes.missing("--runtime"));

@@ -241,8 +241,9 @@ impl CommandFailure {
         self.exit
     }
 
-    pub(crate) fn message(&self) -> &str {
-        &self.message
+    /// Returns what went wrong, without secrets: it is for reports, and for clients.
+    pub(crate) fn message(&self) -> String {
+        masked(&self.message)
     }
 
     pub(crate) fn hint(&self) -> Option<&str> {
@@ -465,7 +466,7 @@ impl CommandFailure {
         let error = ErrorJson {
             kind: self.exit.as_str(),
             exit_code: self.exit as u8,
-            message: &masked(&self.message),
+            message: &self.message(),
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| response.data.as_ref()),
@@ -478,7 +479,7 @@ impl CommandFailure {
 
     /// Prints the failure as a note on stderr, after which the command goes on.
     pub(crate) fn print_note(&self, what: &str) {
-        session::print_note(&format!("{what}: {}", masked(&self.message)));
+        session::print_note(&format!("{what}: {}", self.message()));
     }
 
     /// Prints the failure on stderr and returns the exit code.

@@ -409,10 +409,8 @@ impl ClientHandler for SessionHandler {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                let what = self.noise_source;
-                self.noise_notes
-                    .borrow_mut()
-                    .note(&format!("{what} is not a message: {}{more}", escape::line(&masked(line))));
+                let (what, line) = (self.noise_source, escape::line(line));
+                self.noise_notes.borrow_mut().note(&format!("{what} is not a message: {line}{more}"));
             }
             omission if self.omission_notes.borrow_mut().note(omission) => {}
             Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
@@ -452,7 +450,7 @@ pub(crate) struct LimitedNotes(pub(crate) u32);
 impl LimitedNotes {
     pub(crate) fn note(&mut self, text: &str) {
         if let Some(left) = self.0.checked_sub(1) {
-            print_note(text);
+            print_note(&masked(text));
             self.0 = left;
             if left == 0 {
                 print_note(NO_FURTHER_NOTES);

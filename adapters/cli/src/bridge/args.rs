@@ -71,7 +71,8 @@ again, after a minute at most. Calls wait for it if that is 5 seconds away at
 most. If it cannot be started at first, the exit code is 3, and a client on
 stdin and stdout gets the cause as the answer to its first request. A server at
 a URL that is unreachable for a while fails only the calls of that time. After
-the end of its input, calls and the first connection have 5 seconds more.
+the end of its input, calls and the first connection have 5 seconds more; then
+its first request is answered with an error.
 
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. They are renewed while the bridge runs.

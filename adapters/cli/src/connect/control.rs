@@ -102,7 +102,7 @@ impl From<&CommandFailure> for Failure {
     fn from(failure: &CommandFailure) -> Self {
         Self {
             exit_code: failure.exit() as u8,
-            message: failure.message().to_owned(),
+            message: failure.message(),
             hint: failure.hint().map(str::to_owned),
             stderr: failure.stderr_tail().to_owned(),
             deviations: failure.deviations().to_vec(),
@@ -190,7 +190,7 @@ mod tests {
         writeln!(&far, "{short}").unwrap();
         let Some(Answer::Failed(arrived)) = read(&near).unwrap() else { panic!("a failure") };
         let arrived = CommandFailure::from(arrived);
-        assert_eq!((arrived.exit(), arrived.message(), arrived.hint()), (Exit::Connection, "m", None));
+        assert_eq!((arrived.exit(), &*arrived.message(), arrived.hint()), (Exit::Connection, "m", None));
     }
 
     #[test]

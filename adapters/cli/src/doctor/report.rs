@@ -90,7 +90,7 @@ impl Finding {
             let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
         }
         let fix = failure.hint().unwrap_or(fix);
-        Self::new(masked(failure.message()), why, fix).with_exit(failure.exit())
+        Self::new(failure.message(), why, fix).with_exit(failure.exit())
     }
 }
 

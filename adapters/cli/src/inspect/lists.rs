@@ -56,7 +56,7 @@ impl ListReader {
 
     fn record(&mut self, list: EntryKind, failure: CommandFailure) {
         let part = list.list_member();
-        self.failed.push(FailedPart { list, part, message: failure.message().to_owned() });
+        self.failed.push(FailedPart { list, part, message: failure.message() });
         let failure = failure.with_context(&format!("listing {part}"));
         let failure = if is_final(&failure) { failure } else { failure.with_exit(Exit::Failed) };
         self.failure = Some(match self.failure.take() {

@@ -170,7 +170,7 @@ impl Bridge {
 
     fn handle_start_failure(&mut self, failure: &CommandFailure) {
         failure.print_note("the server cannot be started again");
-        self.with_relay(|relay, engines| relay.handle_start_failure(engines, failure.message()));
+        self.with_relay(|relay, engines| relay.handle_start_failure(engines, &failure.message()));
     }
 
     /// Relays all input and writes the results until nothing is left but to wait. Returns whether there was any work.

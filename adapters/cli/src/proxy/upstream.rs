@@ -20,6 +20,7 @@ use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
+use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
 use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};
@@ -260,8 +261,8 @@ impl EarlyEvents {
             | Diagnostic::DeprecatedFeature { .. } => {}
             omission if self.omission_notes.note(omission) => {}
             other if self.trace => {
-                let prefix = &self.note_prefix;
-                session::print_note(&format!("{prefix}the server deviated from the protocol: {other}"))
+                let note = format!("{}the server deviated from the protocol: {other}", self.note_prefix);
+                session::print_note(&masked(&note))
             }
             other => self.deviations.record(other),
         }

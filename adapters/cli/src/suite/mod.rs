@@ -52,7 +52,7 @@ pub(crate) fn run(mut args: TestArgs) -> Result<(), CommandFailure> {
         Ok(session) => session,
         Err(failure) => {
             // Why there is no session is more than why there is no report.
-            let _ = report::write_unrun(&args, &suite.steps, failure.message());
+            let _ = report::write_unrun(&args, &suite.steps, &failure.message());
             return Err(failure);
         }
     };

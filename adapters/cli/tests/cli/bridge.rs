@@ -198,6 +198,10 @@ fn bridge_names_unreachable_server() {
     let answer: serde_json::Value = serde_json::from_slice(&done.stdout).expect("one answer");
     let told = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(answer["id"] == 1 && told.contains("cannot be started") && told.contains("/nowhere"), "{answer}");
+    // Neither it nor the operator is told a secret of the server.
+    let done = begin(&["--", "sh", "-c", "echo token=hunter2hunter"]);
+    let [told, stderr] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(told.contains("token=[masked]") && !(told + &stderr).contains("hunter2"), "{stderr}");
     // Mistakes on the command line.
     probe(&["bridge", "--bearer", "x", "--http", "127.0.0.1:0", "--", "true"])
         .assert_code(2)
@@ -342,13 +346,17 @@ fn client_that_ends_while_its_server_still_connects_leaves_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         };
         drop(bridge.stdin.take());
-        let output = bridge.stdout.take().filter(|_| reads_on);
+        let mut output = bridge.stdout.take().filter(|_| reads_on);
         let begun = Instant::now();
         assert_eq!(bridge.wait().expect("it ends").code(), Some(0));
         let taken = begun.elapsed();
         assert!(taken < Duration::from_secs(limit), "{taken:?}");
         assert!(!reads_on || taken > Duration::from_secs(4), "its last calls have no time: {taken:?}");
-        drop(output);
+        let mut told = String::new();
+        if let Some(output) = &mut output {
+            output.read_to_string(&mut told).expect("text");
+        }
+        assert!(!reads_on || told.contains(r#""id":1,"error""#), "{told}");
         assert!(crate::signals::has_exited(&id), "the server {id} goes on");
         let _ = std::fs::remove_file(&file);
     }

@@ -394,7 +394,7 @@ impl ServerCertVerifier for Verifier {
             match alone {
                 Err(Error::InvalidCertificate(error)) if is_authority(&error) => verify_purpose(end_entity)?,
                 Err(Error::InvalidCertificate(error)) if is_of_issuer(&error) => {}
-                alone => _ = alone?,
+                alone => alone?,
             }
             // What else comes with it does not count.
             verify_server_name(&parsed, server_name)?;
