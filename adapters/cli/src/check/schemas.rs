@@ -174,6 +174,8 @@ pub(super) fn is_constrained(schema: &Value) -> bool {
             Value::Number(limit) if name == "minimum" => limit.as_f64() != Some(0.0),
             Value::Number(_) => LIMITS.contains(&name.as_str()),
             Value::String(_) => name == "pattern",
+            // Its members are names, and no keywords.
+            Value::Object(named) if name == "properties" => named.values().any(is_constrained),
             other => !["default", "const", "enum", "examples"].contains(&&**name) && is_constrained(other),
         }),
         _ => false,

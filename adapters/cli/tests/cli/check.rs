@@ -497,6 +497,10 @@ fn schemas() -> Vec<(Vec<&'static str>, ShellServer)> {
             vec!["constraints-unseen"],
             with(object(json!({"properties": {"minimum": {"description": "D", "items": {"maximum": 5}}}}))),
         ),
+        (
+            vec!["constraints-unseen"],
+            with(object(json!({"properties": {"enum": {"description": "D", "maxLength": 5}}}))),
+        ),
         (vec!["no-parameters"], with(json!({"type": "object"}))),
         (
             vec!["no-argument-description"],

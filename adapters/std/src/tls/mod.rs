@@ -259,11 +259,10 @@ impl ClientTls {
             ));
         };
         let before = own.len();
-        let unusable =
-            |reason: &dyn fmt::Display| invalid_input(format!("cannot use a root certificate: {reason}"));
+        let unfit = |why: &dyn fmt::Display| invalid_input(format!("cannot use a root certificate: {why}"));
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|reason| unusable(&reason))?;
-            RootCertStore::empty().add(certificate.clone()).map_err(|reason| unusable(&reason))?;
+            let certificate = certificate.map_err(|why| unfit(&why))?;
+            RootCertStore::empty().add(certificate.clone()).map_err(|why| unfit(&why))?;
             own.push(certificate);
         }
         if own.len() == before {
