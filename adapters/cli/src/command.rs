@@ -84,16 +84,16 @@ impl Command {
     /// Lets a command that prints again and again end with the reader of its output.
     fn watch_reader(&self) {
         use events::EventsCommand::{Follow, Receive, Subscribe};
-        match self {
+        output::watch_reader(match self {
             // They answer what has arrived, and unsubscribe.
-            Self::Events(Receive(_) | Subscribe(_)) => output::watch_reader(None),
-            Self::Events(Follow(_)) | Self::Listen(_) | Self::Complete(_) => output::watch_reader(Some(0)),
+            Self::Events(Receive(_) | Subscribe(_)) => None,
+            Self::Events(Follow(_)) | Self::Listen(_) | Self::Complete(_) => Some(0),
+            Self::Trace(trace_views::TraceCommand::Show(_)) => Some(0),
             // Success would be said of what was not done to its end.
-            Self::Bench(_) | Self::Demo(_) | Self::Doctor(_) | Self::Shell(_) | Self::Test(_) => {
-                output::watch_reader(Some(UNREAD));
-            }
-            _ => {}
-        }
+            Self::Bench(_) | Self::Demo(_) | Self::Doctor(_) | Self::Ping(_) => Some(UNREAD),
+            Self::Shell(_) | Self::Test(_) => Some(UNREAD),
+            _ => return,
+        });
     }
 
     /// Runs the command.
@@ -183,7 +183,7 @@ Exit codes:
   4  no answer in time
   5  the server sent an input request, and no answer was available
   6  authorization is needed, was refused or failed (`mcp-probe login URL`)
-  141  nobody reads the output of bench, demo, doctor, shell or test any more
+  141  nobody reads the output of bench, demo, doctor, ping, shell or test
 
 With --json a failure is an object with the member error. `mcp-probe schema`
 prints the JSON Schema of each output.";
