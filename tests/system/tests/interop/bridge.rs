@@ -65,6 +65,25 @@ fn bridge_runs_session_of_legacy_client_with_modern_server() {
     ));
 }
 
+/// That SDK reads messages that come together at once, and loses progress before its result.
+#[test]
+fn legacy_client_behind_a_bridge_sees_all_progress_of_twenty_calls() {
+    if !is_node_ready() {
+        return;
+    }
+    let mut server = script("server-v2.mjs");
+    server.args(["--era", "modern", "--http", "0"]);
+    let server = HostedServer::start(server);
+    let program = probe().to_str().expect("UTF-8");
+    for behind in [&["--", program, "serve", "--era", "legacy"][..], &[&server.url]] {
+        let mut client = script("progress-client.mjs");
+        client.args(["20", "3", "--", program, "bridge"]).args(behind);
+        let output = run(client, DEADLINE).expect("the client starts").assert_success();
+        assert_eq!(output.json(), json!(vec![[1, 2, 3]; 20]), "{behind:?}");
+    }
+    server.stop();
+}
+
 /// A conversation between both generations through the bridge.
 struct BridgedConversation {
     /// Eras of the client and of the server.
