@@ -3,12 +3,15 @@
 use core::time::Duration;
 
 use mcp_proto::client::Event;
-use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, InputRequests, LoggingLevel};
+use mcp_proto::model::{
+    ElicitParams, ElicitSchema, InputRequest, InputRequests, LoggingLevel, SubscriptionFilter,
+};
 use mcp_proto::rpc::code;
 use mcp_proto::{Change, Era, Progress, RpcError, Version, server};
 use serde_json::{Value, json};
 
 use super::gateway_harness::GatewayHarness;
+use super::harness::{ALL_CAPABILITIES, connect_upstream};
 use crate::{AddError, ClientCount, Decision, Gateway, LIST_TIMEOUT, UNAVAILABLE, upstream_name};
 
 const LEGACY: Version = Version::V2025_11_25;
@@ -232,6 +235,40 @@ fn slow_upstream_is_left_out_after_the_timeout() {
 }
 
 #[test]
+fn upstream_that_still_starts_is_named_and_announced_when_it_comes() {
+    for down in [LEGACY, MODERN] {
+        let mut chain = GatewayHarness::new(down, &BOTH[..1]);
+        if down == MODERN {
+            let mut filter = SubscriptionFilter::new();
+            filter.tools_list_changed = Some(true);
+            let now = chain.now;
+            chain.client.engine().subscribe(now, &filter).expect("it may subscribe");
+            chain.settle();
+        }
+        chain.is_start_slow = true;
+        chain.add("dock", Some(MODERN));
+        assert!(chain.gateway.awaits_first_start());
+        let key = chain.call("tools/list", &json!({}));
+        let call = chain.take_call(0);
+        chain.complete(0, &call, &tools(&["book"]));
+        chain.wait(LIST_TIMEOUT - Duration::from_millis(1));
+        assert!(!chain.has_ended(key), "{down}");
+        chain.wait(Duration::from_millis(1));
+        let result = chain.result(key);
+        assert_eq!(names(&result, "tools", "name"), ["tide_book"]);
+        assert_eq!(result["_meta"][UNAVAILABLE]["dock"], "no answer in time");
+        chain.wait(Duration::from_secs(50));
+        let changed = |event: &Event| matches!(event, Event::Changed { change: Change::Tools, .. });
+        chain.client_events.clear();
+        chain.finish_start(1);
+        assert_eq!(chain.client_events.iter().filter(|event| changed(event)).count(), 1, "{down}");
+        let result = chain.list("tools/list", &json!({}), &[tools(&["book"]), tools(&["moor"])]);
+        assert_eq!(names(&result, "tools", "name"), ["tide_book", "dock_moor"], "{down}");
+        assert!(result["_meta"].get(UNAVAILABLE).is_none(), "{result}");
+    }
+}
+
+#[test]
 fn cancelled_list_is_cancelled_at_all_upstreams() {
     let mut chain = GatewayHarness::new(LEGACY, &BOTH);
     let key = chain.call("tools/list", &json!({}));
@@ -431,6 +468,28 @@ fn instructions_are_those_of_all_upstreams_under_their_names() {
         let mut chain = GatewayHarness::with_gateway(down, &BOTH, gateway);
         assert!(!format!("{:?}", config(&mut chain)).contains("# tide"));
     }
+}
+
+#[test]
+fn instructions_have_a_bound_for_each_upstream_and_for_all() {
+    let upstreams = ["a", "b", "c", "d", "e"].map(|name| (name, MODERN));
+    let mut chain = GatewayHarness::new(MODERN, &upstreams);
+    let mut say = |index: usize, text: &str| {
+        let (_, _, mut peer) = connect_upstream(chain.now, MODERN, &ALL_CAPABILITIES);
+        peer.instructions = Some(text.to_owned());
+        chain.with_gateway_of(|gateway, engines| gateway.handle_started(engines, index, &peer));
+        format!("{:?}", chain.downstream.engine().config())
+    };
+    // Characters, not bytes.
+    assert_eq!(say(0, &"\u{436}".repeat(3_000)).matches('\u{436}').count(), 2_048);
+    for index in 0..3 {
+        say(index, &"~".repeat(3_000));
+    }
+    // What is too long for the rest has no part of it; what follows may fit.
+    let joined = say(3, &"~".repeat(3_000));
+    assert_eq!(joined.matches('~').count(), 3 * 2_048, "{joined}");
+    let has = ["# a", "# b", "# c", "# d", "# e"].map(|name| joined.contains(name));
+    assert_eq!(has, [true, true, true, false, true]);
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(super) struct GatewayHarness {
     pub(super) downstream: Server,
     pub(super) gateway: Gateway,
     pub(super) sides: Vec<Side>,
+    /// Whether starts go on until [`finish_start`](Self::finish_start).
+    pub(super) is_start_slow: bool,
     pub(super) client_events: Vec<client::Event>,
     outcomes: Vec<(CallKey, Result<RawJson, CallError>)>,
 }
@@ -108,6 +110,7 @@ impl GatewayHarness {
             downstream,
             gateway,
             sides: Vec::new(),
+            is_start_slow: false,
             client_events: Vec::new(),
             outcomes: Vec::new(),
         };
@@ -177,7 +180,9 @@ impl GatewayHarness {
                 }
             }
             while let Some(index) = self.gateway.poll_start(now) {
-                self.start(index);
+                if !self.is_start_slow {
+                    self.start(index);
+                }
                 moved = true;
             }
             for side in &mut self.sides {
@@ -224,6 +229,12 @@ impl GatewayHarness {
         (side.server, side.upstream) = (server, upstream);
         side.calls.clear();
         self.with_gateway_of(|gateway, engines| gateway.handle_started(engines, index, &peer));
+    }
+
+    /// Ends a start that has gone on until now.
+    pub(super) fn finish_start(&mut self, index: usize) {
+        self.start(index);
+        self.settle();
     }
 
     /// Ends a server. The next start fails if `supply` is `None`.
