@@ -522,6 +522,49 @@ fn gateway_uses_stored_tokens_of_each_server() {
     ]);
 }
 
+/// The client is told the cause and the command, and not the URL; whoever runs the proxy has all of it.
+#[test]
+fn login_that_ends_in_a_session_is_told_with_what_helps() {
+    let user = User::new();
+    for (command, tool) in [("bridge", "greet"), ("gateway", "first_greet")] {
+        let server = ProtectedServer::new(Behaviour::default());
+        user.log_in(&server).assert_ok();
+        let servers = json!({"mcpServers": {"first": {"url": server.url}}}).to_string();
+        let file = user.folder.write("mcp.json", &servers);
+        let mut child = match command {
+            "bridge" => user.start(&["bridge", &server.url]),
+            _ => user.start(&["gateway", "--config", &file]),
+        };
+        let mut input = child.stdin.take().expect("piped");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut ask = |id: u8, method: &str, params: Value| {
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            writeln!(input, "{request}").expect("it reads");
+            let mut messages = lines.by_ref().map(|line| line.expect("UTF-8"));
+            let answers = |line: &String| serde_json::from_str::<Value>(line).expect("JSON")["id"] == id;
+            messages.find(answers).expect("an answer")
+        };
+        let client = json!({"name": "c", "version": "1"});
+        ask(
+            1,
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}),
+        );
+        let answer = ask(2, "tools/call", json!({"name": tool, "arguments": {}}));
+        assert!(answer.contains("hello"), "{command}: {answer}");
+        server.refuse_all_tokens();
+        let answer = ask(3, "tools/call", json!({"name": tool, "arguments": {}}));
+        let told = "the login is missing or has ended; `mcp-probe login` with the URL of the server";
+        assert!(answer.contains(told) && !answer.contains(&server.url), "{command}: {answer}");
+        drop((input, lines));
+        let mut stderr = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
+        let help = format!("`mcp-probe login {}` logs in again", server.url);
+        assert!(stderr.contains(&help), "{command}: {stderr}");
+        child.wait().expect("it ends");
+    }
+}
+
 /// Runs a command whose server is a bridge or a gateway, which gets the token store by `--env`.
 fn run_as(user: &User, args: &[&str]) -> ProbeOutput {
     let (first, rest) = args.split_first().expect("a command");
