@@ -169,6 +169,10 @@ mod tests {
                 "https://as/tenant1/.well-known/openid-configuration",
             ]
         );
+        assert_eq!(
+            texts(&server_metadata(&url("https://[fd00::1]:8443/a")))[0],
+            "https://[fd00::1]:8443/.well-known/oauth-authorization-server/a"
+        );
         for issuer in ["https://as", "https://as/"] {
             assert_eq!(
                 texts(&server_metadata(&url(issuer))),
@@ -240,6 +244,11 @@ mod tests {
             ("https://h", "https://0.0.0.0/x", false),
             ("https://h", "https://192.168.1.1/x", false),
             ("https://10.0.0.1", "https://192.168.1.1/x", true),
+            ("https://[fd00::1]", "https://[fd00::2]/x", true),
+            ("https://[fd00::1]", "http://[fd00::2]/x", false),
+            ("https://[fd00::1]", "https://10.0.0.1/x", true),
+            ("https://h", "https://[fd00::1]/x", false),
+            ("https://[2001:db8::1]", "https://[fd00::1]/x", false),
             ("https://h", "https://127.1/x", false),
             ("https://h", "https://0x7f000001/x", false),
             ("https://h", "https://2130706433/x", false),

@@ -98,6 +98,27 @@ fn modification_returns_changed_lists() {
     assert_eq!(code(&harness.ask(&router, "prompts/get", json!({"name": "greet"}))), -32602);
 }
 
+#[test]
+fn schema_without_properties_gets_them_when_a_tool_is_registered_or_replaced() {
+    let mut router = sample();
+    let bare = |name: &str, text: &'static str| Tool::new(name, RawJson::trusted(text.into()));
+    router.tool(bare("new", r#"{"type":"object"}"#), target_text).expect("a tool");
+    router.replace_tool(bare("alpha", r#"{ "type": "object", "$id": "a:b" }"#), target_text).expect("a tool");
+    let kept = r#"{"properties":{"a":{}},"type":"object"}"#;
+    router.replace_tool(bare("mid", kept), target_text).expect("a tool");
+    let mut harness = RouterHarness::new(&router);
+    let list = harness.ask(&router, "tools/list", json!({}));
+    for (name, schema) in [
+        ("new", json!({"properties": {}, "type": "object"})),
+        ("alpha", json!({"properties": {}, "type": "object", "$id": "a:b"})),
+        ("mid", json!({"properties": {"a": {}}, "type": "object"})),
+    ] {
+        let listed = list["result"]["tools"].as_array().expect("tools").iter();
+        let tool = listed.clone().find(|tool| tool["name"] == name).expect("it is listed");
+        assert_eq!(tool["inputSchema"], schema, "{name}");
+    }
+}
+
 /// Hook that records its calls.
 struct RecordingHook(&'static str, Rc<RefCell<Vec<String>>>, Option<&'static str>);
 

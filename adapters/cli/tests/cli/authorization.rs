@@ -176,6 +176,23 @@ fn expired_token_is_refreshed_before_use_and_revoked_one_after_a_401() {
     user.run(&["ping", "-n", "1", &server.url]).assert_ok();
 }
 
+/// Without the options `resource` is in each form, and `scope` in none of a refresh.
+#[test]
+fn options_about_resource_and_scope_reach_the_forms_of_a_login_and_of_later_refreshes() {
+    for options in [&[][..], &["--no-resource", "--refresh-scope"]] {
+        let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+        let login = [&["login"], options, &[&server.url]].concat();
+        user.run_with_browser(&server, &login, |redirect| assert_eq!(get(redirect).0, 200)).assert_ok();
+        expire_tokens(&user.store());
+        user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+        let forms = server.token_forms();
+        let has = |form: usize, name: &str| forms[form].contains_key(name);
+        let default = options.is_empty();
+        assert_eq!([has(0, "resource"), has(1, "resource")], [default; 2], "{forms:?}");
+        assert_eq!(has(1, "scope"), !default, "{forms:?}");
+    }
+}
+
 #[test]
 fn doctor_uses_the_stored_token_and_tells_when_it_is_refused() {
     let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));

@@ -1,8 +1,10 @@
 //! The remembered era of servers on stdio.
 
+use core::time::Duration;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
@@ -147,20 +149,28 @@ fn what_is_found_is_remembered_for_doctor_too_and_told() {
 fn server_whose_program_is_another_file_is_asked_again() {
     let fixture = Fixture::new();
     fixture.serve_legacy("1");
+    // Which costs no time.
+    fixture.end_at_probe();
     let script = fs::read_to_string(fixture.script()).expect("a script");
     let program = fixture.directory.path().join("server");
-    let write = |more: &str| {
+    let ask = |more: &str, seconds: u64| {
         fs::write(&program, format!("#!/bin/sh\n{script}{more}")).expect("a file");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let file = fs::File::options().write(true).open(&program).expect("a file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("a time");
+        drop(file);
         let cache = fixture.cache.to_str().expect("UTF-8");
-        let args = ["ping", "-n", "1", "--connect-timeout", "4s", "--", program.to_str().expect("UTF-8")];
+        let args = ["ping", "-n", "1", "--", program.to_str().expect("UTF-8")];
         run(&args, &[("XDG_CACHE_HOME", cache)]).assert_ok();
         let log = program.with_extension("log");
         let text = fs::read_to_string(&log).expect("a log");
         fs::remove_file(log).expect("it was there");
         text.lines().collect::<Vec<_>>().join(" ")
     };
-    assert_eq!([write(""), write("# longer\n")], ["probe initialize"; 2]);
+    assert_eq!([ask("", 1), ask("", 1)], ["probe initialize", "initialize"]);
+    // Its length, and its time alone.
+    assert_eq!([ask("# longer\n", 1), ask("# longer\n", 2)], ["probe initialize"; 2]);
+    assert_eq!(ask("# longer\n", 2), "initialize");
 }
 
 #[test]
@@ -289,12 +299,17 @@ fn damaged_cache_loses_nothing_and_is_replaced() {
     fs::write(&file, b"\xff\xfe").expect("a file");
     assert_eq!(fixture.requests_of(&[]), "probe initialize");
     assert_eq!(fixture.requests_of(&[]), "initialize");
-    // An entry that is too old.
+    // An entry counts for seven days.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs();
     let mut entries: Value =
         serde_json::from_str(&fs::read_to_string(&file).expect("a cache")).expect("JSON");
-    entries["legacy"][0]["expires"] = json!(1);
-    fs::write(&file, entries.to_string()).expect("a file");
-    assert_eq!(fixture.requests_of(&[]), "probe initialize");
+    let left = entries["legacy"][0]["expires"].as_u64().expect("a time") - now;
+    assert!((7 * 86_400 - 600..=7 * 86_400).contains(&left), "{left}");
+    for (expires, want) in [(now + 600, "initialize"), (now - 1, "probe initialize")] {
+        entries["legacy"][0]["expires"] = json!(expires);
+        fs::write(&file, entries.to_string()).expect("a file");
+        assert_eq!(fixture.requests_of(&[]), want);
+    }
 }
 
 #[test]

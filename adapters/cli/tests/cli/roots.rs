@@ -59,3 +59,21 @@ fn call_waits_until_a_server_that_asks_for_roots_has_them() {
     assert!(done.stdout == "roots: none\n" && done.elapsed < Duration::from_secs(20), "{done}");
     assert_eq!(call(&silent, &[]).assert_ok().stdout, "roots: none\n");
 }
+
+/// A server that is silent is called 300 ms after its roots, and one that never is, nevertheless. A busy machine makes it later.
+// covers: ROOT-002
+#[test]
+#[cfg(target_os = "linux")]
+fn call_comes_after_300_ms_of_silence_and_to_a_server_that_is_never_silent() {
+    let ask = r#"asked=$(date +%s%N); echo '{"jsonrpc":"2.0","id":"r","method":"roots/list"}'"#;
+    let talk = r#"(while echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'; do sleep 0.05; done) &"#;
+    for (ask, end) in [(ask.to_owned(), ""), (format!("{talk} {ask}"), "kill $!")] {
+        let script =
+            server(&ask).replace("sleep 0.2; has=some", "has=some").replace("'$has'", "'\"$has $ms\"'");
+        let script =
+            script.replace("*tools/call*) ", "*tools/call*) ms=$((($(date +%s%N) - asked) / 1000000)); ");
+        let done = call(&format!("{script}\n{end}"), &["--root", "/tmp"]).assert_ok();
+        let ms = done.stdout.trim().strip_prefix("roots: some ").unwrap_or_else(|| panic!("{done}"));
+        assert!(ms.parse::<u32>().expect("a number") >= 300, "{done}");
+    }
+}
