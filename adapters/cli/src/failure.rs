@@ -58,7 +58,7 @@ struct ErrorJson<'a> {
     hint: Option<&'a str>,
     /// Code and data of the server's error response.
     code: Option<i64>,
-    data: Option<&'a RawJson>,
+    data: Option<RawJson>,
     /// Scopes that the server asks for; empty if it asks for none.
     scopes: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -469,7 +469,7 @@ impl CommandFailure {
             message: &self.message(),
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
-            data: response.and_then(|response| response.data.as_ref()),
+            data: response.and_then(|response| RawJson::new(masked(response.data.as_ref()?.as_str())).ok()),
             scopes: &self.scopes,
             deviations: &self.deviations.iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
         };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
 use crate::http::ServingProcess;
-use crate::shell_server::{ShellServer, method_pattern, result_action};
+use crate::shell_server::{ShellServer, error_action, method_pattern, print_action, result_action};
 use crate::support::{PROBE, ProbeOutput, probe};
 #[cfg(target_os = "linux")]
 use crate::terminal::{show_on_terminal, without_colours};
@@ -430,4 +430,30 @@ fn session_of_test_is_harmless_on_a_terminal() {
             assert!(plain.contains(wanted), "no {wanted}: {plain}");
         }
     }
+}
+
+/// What a server says of secrets is in no report, log or error.
+#[test]
+fn secrets_of_a_server_are_masked_in_reports_logs_and_errors() {
+    const SECRET: &str = "q7Rz2mXw9LpT4vKd8NbY";
+    let said = format!("the request had OPENAI_API_KEY={SECRET}");
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": said}});
+    let error = json!({"code": -32000, "message": said, "data": {"api_key": SECRET, "seen": said}});
+    let action = format!("{}; {}", print_action(&log.to_string()), error_action(&error));
+    let server = ShellServer::legacy().replace_method("tools/call", &action);
+    for options in [&[][..], &["--json"]] {
+        let done = server.probe(&[&["call", "x", "--log", "debug"], options].concat()).assert_code(1);
+        for text in ["log: error the request had OPENAI_API_KEY=", "error: "] {
+            assert!(done.stderr.contains(text), "{done}");
+        }
+        assert!(!done.stdout.contains(SECRET) && !done.stderr.contains(SECRET), "{done}");
+    }
+    let server = ShellServer::legacy()
+        .replace_method("tools/call", &result_action(&json!({"content": [{"type": "text", "text": said}]})));
+    let file =
+        TestFile::new(&json!({"steps": [{"call": "x", "expect": {"/content/0/text": "none"}}]}).to_string());
+    let junit = file.folder.path().join("report.xml");
+    server.probe(&["test", &file.path, "--junit", junit.to_str().unwrap()]).assert_code(1);
+    let junit = fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("OPENAI_API_KEY=") && !junit.contains(SECRET), "{junit}");
 }
