@@ -16,6 +16,24 @@ fn read(slice: mcp_slice) -> String {
     String::from_utf8(unsafe { slice.bytes() }.expect("a slice of the library").to_vec()).expect("UTF-8")
 }
 
+fn config(revisions: &str, flags: u32, entropy: &[u8; 32]) -> mcp_config {
+    mcp_config {
+        size: size_of::<mcp_config>(),
+        name: text("pair"),
+        version: text("1.0"),
+        capabilities: text(r#"{"tools":{},"resources":{"subscribe":true}}"#),
+        instructions: text(""),
+        revisions: text(revisions),
+        entropy: entropy.as_ptr(),
+        nonce: 1,
+        unix_time: 1_785_578_400,
+        max_message: 0,
+        ping_interval: 0,
+        ping_misses: 0,
+        flags,
+    }
+}
+
 /// Two connected handles.
 struct Pair {
     client: *mut mcp_client,
@@ -24,22 +42,12 @@ struct Pair {
 
 impl Pair {
     fn new(revisions: &str) -> Self {
+        Self::with_flags(revisions, MCP_TASKS)
+    }
+
+    fn with_flags(revisions: &str, flags: u32) -> Self {
         let entropy: [u8; 32] = core::array::from_fn(|i| u8::try_from(i).expect("small"));
-        let mut config = mcp_config {
-            size: size_of::<mcp_config>(),
-            name: text("pair"),
-            version: text("1.0"),
-            capabilities: text(r#"{"tools":{},"resources":{"subscribe":true}}"#),
-            instructions: text(""),
-            revisions: text(revisions),
-            entropy: entropy.as_ptr(),
-            nonce: 1,
-            unix_time: 1_785_578_400,
-            max_message: 0,
-            ping_interval: 0,
-            ping_misses: 0,
-            flags: MCP_TASKS,
-        };
+        let mut config = config(revisions, flags, &entropy);
         let (mut client, mut server) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: all pointers are to local variables.
         unsafe {
@@ -71,6 +79,31 @@ impl Pair {
             }
         }
         carried
+    }
+
+    /// Lets each side hear a line, and returns what they say: the server, and the client.
+    fn say(&self, line: &str) -> [String; 2] {
+        let (mut out, mut event) = (mcp_slice::EMPTY, mcp_event::new(MCP_EVENT_NONE));
+        let mut said = [String::new(), String::new()];
+        // SAFETY: the handles are alive, `event` is a local variable, and `out` is read before the next function on its handle.
+        unsafe {
+            // What has arrived is handled when events are asked for.
+            while self.carry() {
+                while mcp_server_poll_event(self.server, 1, &raw mut event) == MCP_OK {}
+                while mcp_client_poll_event(self.client, 1, &raw mut event) == MCP_OK {}
+            }
+            assert_eq!(mcp_server_handle_input(self.server, 1, line.as_ptr(), line.len()), MCP_OK);
+            assert_eq!(mcp_client_handle_input(self.client, 1, line.as_ptr(), line.len()), MCP_OK);
+            while mcp_server_poll_event(self.server, 1, &raw mut event) == MCP_OK {}
+            while mcp_client_poll_event(self.client, 1, &raw mut event) == MCP_OK {}
+            if mcp_server_transmit(self.server, &raw mut out) == MCP_OK {
+                said[0] = read(out);
+            }
+            if mcp_client_transmit(self.client, &raw mut out) == MCP_OK {
+                said[1] = read(out);
+            }
+        }
+        said
     }
 
     /// Runs both sides until the client has an event of a kind, and returns it.
@@ -276,5 +309,29 @@ fn structure_of_other_size_is_read() {
         newer[1].timeout = 1;
         assert!(read_options(newer.as_ptr()).is_err());
         assert!(read_options(ptr::null()).is_ok());
+    }
+}
+
+#[test]
+fn flags_about_null_ids_and_drafts_reach_both_roles() {
+    for flags in [0, MCP_NULL_IDS] {
+        let pair = Pair::with_flags("2025-06-18", flags);
+        pair.run(MCP_EVENT_READY, |_, _| {});
+        let said = pair.say("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}\n");
+        let has_null = said.each_ref().map(|said| said.contains("\"id\":null") && said.contains("-32600"));
+        assert_eq!(has_null, [flags != 0; 2], "{said:?}");
+    }
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.to_owned() + "\n";
+    for (flags, code) in [(0, "-32022"), (MCP_DRAFT, "-32601")] {
+        let pair = Pair::with_flags("2026-07-28", flags);
+        pair.run(MCP_EVENT_READY, |_, _| {});
+        let [said, _] = pair.say(&initialize);
+        assert!(said.contains(code), "{said}");
+        // What a client sends is another only over HTTP.
+        let config = config("2025-06-18", flags, &[0; 32]);
+        // SAFETY: the pointer is to a local variable.
+        let made = unsafe { read_client(&raw const config) }.expect("a configuration");
+        let all = format!("draft: {:?}", mcp_proto::draft::Draft::ALL);
+        assert_eq!(format!("{made:?}").contains(&all), flags != 0, "{made:?}");
     }
 }
