@@ -4,13 +4,12 @@ use core::time::Duration;
 use std::time::Instant;
 
 use clap::Args;
-use mcp_proto::RawJson;
 use serde::Serialize;
 
 use crate::args::values::duration_or_zero;
 use crate::args::{TargetArgs, usage};
 use crate::failure::CommandFailure;
-use crate::output::{count, print, print_json};
+use crate::output::{count, print, print_value};
 use crate::session::ClientSession;
 
 /// Measures round-trip times to a server.
@@ -71,9 +70,7 @@ fn measure(session: &mut ClientSession, args: &PingArgs) -> Result<(), CommandFa
     }
     let spread = round_trip_times(&mut times);
     if args.json {
-        let report = PingReport { era, revision, sent: times.len(), milliseconds: spread };
-        let report = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        return print_json(&report);
+        return print_value(&PingReport { era, revision, sent: times.len(), milliseconds: spread });
     }
     let RoundTripTimes { min, median, max } = spread;
     print(&format!(
@@ -96,7 +93,8 @@ fn wait(session: &mut ClientSession, time: Duration) -> Result<(), CommandFailur
 
 fn round_trip_times(times: &mut [Duration]) -> RoundTripTimes {
     times.sort_unstable();
-    let at = |index: usize| times.get(index).map_or(0.0, |time| round_to_micros(time.as_secs_f64() * 1e3));
+    let time = |index: usize| times.get(index).copied().unwrap_or_default();
+    let at = |index: usize| round_to_micros(time(index).as_secs_f64() * 1e3);
     RoundTripTimes { min: at(0), median: at(times.len() / 2), max: at(times.len().saturating_sub(1)) }
 }
 

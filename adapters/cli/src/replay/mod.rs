@@ -343,7 +343,9 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
             let _ = fs::remove_file(path);
         }
         let why = format!("the engine of the {side} says what was recorded: nothing to shrink");
-        return Err(CommandFailure::failed(why).with_hint(NOTHING_HINT));
+        return Err(
+            CommandFailure::failed(why).with_hint("`mcp-probe replay TRACE` tells which side differs")
+        );
     };
     if let (Some(file), Some(path)) = (out, &args.out) {
         let written = shrunk.write(file);
@@ -353,10 +355,6 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
     print_note(&format!("{} of {} left; {what}", count(shrunk.records.len(), "record"), trace.records.len()));
     print(&format!("{}\n", rust_test(&shrunk, side).trim_end()))
 }
-
-/// Why a trace that differs at a server may not do so here.
-const NOTHING_HINT: &str = "`mcp-probe replay TRACE` tells which side differs; an engine is given the results of the trace, \
-    so other ones differ at a server alone: `mcp-probe replay TRACE -- SERVER` has each of them";
 
 /// What a replay of a failing trace does.
 #[derive(Debug)]
