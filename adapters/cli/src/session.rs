@@ -409,7 +409,9 @@ impl ClientHandler for SessionHandler {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                let (what, line) = (self.noise_source, escape::line(line));
+                // Escapes may hide the form of a secret.
+                let (what, line) = (self.noise_source, masked(line));
+                let line = escape::line(&line);
                 self.noise_notes.borrow_mut().note(&format!("{what} is not a message: {line}{more}"));
             }
             omission if self.omission_notes.borrow_mut().note(omission) => {}

@@ -90,7 +90,7 @@ impl Finding {
             let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
         }
         let fix = failure.hint().unwrap_or(fix);
-        Self::new(failure.message(), why, fix).with_exit(failure.exit())
+        Self::new(masked(&failure.message()), why, fix).with_exit(failure.exit())
     }
 }
 
@@ -210,12 +210,12 @@ mod tests {
     #[test]
     fn failure_of_a_client_is_told_without_secrets() {
         let key = format!("sk-{}", "a1b2c3d4".repeat(4));
-        let failure = CommandFailure::failed(format!("no {key}"))
+        let failure = CommandFailure::failed(format!("no {key} at http://localhost/?q=cafebabe"))
             .with_stderr_tail(&format!("key {key} at http://localhost/?TOKEN=deadbeef"))
             .with_deviations(vec![format!("sent {key}")]);
         let finding = Finding::from_failure(&failure, "why", "fix");
         let told = format!("{finding:?}");
-        assert!(!told.contains(&key) && !told.contains("deadbeef"), "{told}");
+        assert!(!told.contains(&key) && !told.contains("deadbeef") && !told.contains("cafebabe"), "{told}");
         assert!(told.contains("[masked]") && told.contains("last words"), "{told}");
     }
 

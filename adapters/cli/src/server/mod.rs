@@ -541,7 +541,7 @@ impl EarlyLines {
     }
 }
 
-/// What a program has printed on stderr before a revision was agreed on, and when that was. Servers are compared without it.
+/// The stderr of a program from before a revision was agreed on, with the time of the agreement. It is no part of a comparison of servers.
 #[derive(Default)]
 struct UnshownStderr(Mutex<Option<(Instant, String)>>);
 

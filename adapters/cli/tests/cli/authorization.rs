@@ -539,7 +539,7 @@ fn gateway_uses_stored_tokens_of_each_server() {
     ]);
 }
 
-/// The client is told the cause and the command, and not the URL; whoever runs the proxy has all of it.
+/// The client gets the cause and the command without the URL of the server; the stderr of the proxy has the URL, too.
 #[test]
 fn login_that_ends_in_a_session_is_told_with_what_helps() {
     let user = User::new();

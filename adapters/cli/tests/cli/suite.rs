@@ -432,7 +432,7 @@ fn session_of_test_is_harmless_on_a_terminal() {
     }
 }
 
-/// What a server says of secrets is in no report, log or error.
+/// Secrets in the messages of a server are masked in JUnit reports, log messages and errors.
 #[test]
 fn secrets_of_a_server_are_masked_in_reports_logs_and_errors() {
     const SECRET: &str = "q7Rz2mXw9LpT4vKd8NbY";

@@ -386,7 +386,7 @@ impl ServerCertVerifier for Verifier {
         let mut itself = RootCertStore::empty();
         itself.add(end_entity.clone())?;
         let algorithms = ring::default_provider().signature_verification_algorithms.all;
-        // Both errors below come after the check of the certificate's own time, and before that of its names.
+        // The errors that are let pass below come after the check of the certificate's own time, and before that of its names.
         let alone = verify_server_cert_signed_by_trust_anchor(&parsed, &itself, &[], now, algorithms);
         let is_unknown = *error == CertificateError::UnknownIssuer;
         if self.trusted.contains(end_entity) {
