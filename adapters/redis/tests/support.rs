@@ -101,7 +101,10 @@ impl Redis {
 
     /// Stops the process, or lets it go on.
     pub(crate) fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        // In Turkish, that of procps does not know `-CONT`.
+        let done =
+            Command::new("kill").args([signal, &self.child.id().to_string()]).env("LC_ALL", "C").status();
+        let done = done.unwrap();
         assert!(done.success());
     }
 }
