@@ -4,8 +4,6 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-#[cfg(feature = "check")]
-use std::net::ToSocketAddrs;
 use std::time::Instant;
 
 #[cfg(feature = "tls")]
@@ -103,7 +101,7 @@ impl HttpTarget {
     #[cfg(feature = "check")]
     pub(crate) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
         let origin = url.origin();
-        let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
+        let addresses = mcp_std::io::resolve_host(&origin.host, origin.port)?;
         let mut server = Self::new(url, addresses, fields);
         let reached = server.connect(timeout)?.peer_addr()?;
         // Later exchanges use the address that accepted the connection.

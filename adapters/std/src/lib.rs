@@ -27,7 +27,7 @@
 //! # Semantic versioning
 //!
 //! What an adapter exports is covered, with all its methods. The modules [`poll`], [`sync`], [`durable_file`] and `http_client`,
-//! [`io::interleave_families`], [`io::known_addresses`], [`io::Socket::has_input`] and [`io::SocketControl`] are for adapters alone, and
+//! [`io::interleave_families`], [`io::known_addresses`], [`io::resolve_host`], [`io::Socket::has_input`] and [`io::SocketControl`] are for adapters alone, and
 //! may change in any release; each adapter depends on this crate by an exact version (`=`).
 //!
 //! # Features

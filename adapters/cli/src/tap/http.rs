@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant as StdInstant;
 
@@ -103,7 +103,7 @@ impl Upstream {
     fn connect(&self) -> io::Result<NetStream> {
         let origin = self.url.origin();
         let mut last = io::Error::from(ErrorKind::NotFound);
-        for address in (&*origin.host, origin.port).to_socket_addrs()? {
+        for address in mcp_std::io::resolve_host(&origin.host, origin.port)? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true);

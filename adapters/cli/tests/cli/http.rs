@@ -27,6 +27,18 @@ impl ServingProcess {
         Self::spawn(probe_command().args(["serve", "--http", address]).args(args), args)
     }
 
+    /// Starts a server that answers to a name below `localhost`, its URL.
+    pub(crate) fn below_localhost() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = port.expect("a port").port();
+        let mut serving = Self::listening_at(
+            &format!("127.0.0.1:{port}"),
+            &["--allow-host", &format!("a.localhost:{port}")],
+        );
+        serving.url = serving.url.replace("127.0.0.1", "a.localhost");
+        serving
+    }
+
     /// Starts `mcp-probe bridge --http 127.0.0.1:0 ARGS`.
     pub(crate) fn bridge(args: &[&str]) -> Self {
         Self::spawn(probe_command().args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
@@ -138,6 +150,14 @@ fn every_command_accepts_a_url() {
     // The server cuts the stream and the client resumes it.
     let call = ["call", "test_reconnection", "--protocol-version", "2025-11-25", "--trace", &server.url];
     probe(&call).assert_ok().assert_stdout(&["Whoever came back"]).assert_stderr(&["Last-Event-ID"]);
+}
+
+#[test]
+fn names_below_localhost_are_this_machine_for_every_command() {
+    let serving = ServingProcess::below_localhost();
+    for command in [&["ping", "-n", "1"][..], &["check"], &["doctor"], &["call", "echo", "text=x"]] {
+        probe(&[command, &[&serving.url]].concat()).assert_ok();
+    }
 }
 
 #[test]

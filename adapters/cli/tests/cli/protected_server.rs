@@ -329,7 +329,9 @@ pub(crate) fn wait_for_file(path: &PathBuf) -> String {
 pub(crate) fn get(url: &str) -> (u16, String) {
     let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url}"));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut stream = TcpStream::connect(authority).unwrap_or_else(|error| panic!("{url}: {error}"));
+    // As a browser, which knows where `localhost` is.
+    let address = authority.replace("localhost", "127.0.0.1");
+    let mut stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{url}: {error}"));
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n")
         .expect("it is read");
     let mut text = String::new();

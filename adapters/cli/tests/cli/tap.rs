@@ -103,6 +103,14 @@ fn tap_passes_everything_over_http() {
     }
 }
 
+#[test]
+fn tap_finds_names_below_localhost() {
+    let (serving, traces) = (ServingProcess::below_localhost(), Traces::new("localhost"));
+    let out = traces.path("all.ndjson");
+    let tap = ServingProcess::listening(&["tap", "--http", "127.0.0.1:0", "--out", &out, &serving.url], &[]);
+    probe(&["ping", "-n", "1", &tap.url]).assert_ok();
+}
+
 /// As many as it has room for.
 #[test]
 fn silent_connections_do_not_lock_a_tap_over_http() {

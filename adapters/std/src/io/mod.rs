@@ -58,7 +58,7 @@ pub use stdio::Stdio;
 #[cfg(unix)]
 pub use stdout_guard::{StdoutGuard, guard_stdout};
 pub use stream_address::{InvalidStreamAddress, StreamAddress};
-pub use stream_address::{interleave_families, known_addresses};
+pub use stream_address::{interleave_families, known_addresses, resolve_host};
 pub use stream_listener::StreamListener;
 pub use threaded::Threaded;
 

@@ -252,6 +252,15 @@ pub fn known_addresses(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
     is_localhost.then(|| loopback.map(|address| SocketAddr::new(address, port)).into())
 }
 
+/// Returns the addresses of a host: those that [are known](known_addresses), or what the system finds, which may block.
+///
+/// # Errors
+///
+/// The error of the system.
+pub fn resolve_host(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    known_addresses(host, port).map_or_else(|| Ok((host, port).to_socket_addrs()?.collect()), Ok)
+}
+
 /// Maximum number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 16;
 
