@@ -100,8 +100,7 @@ impl HttpTarget {
     /// Fails if the host is unknown or no address accepts a connection.
     #[cfg(feature = "check")]
     pub(crate) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
-        let origin = url.origin();
-        let addresses = mcp_std::io::resolve_host(&origin.host, origin.port)?;
+        let addresses = mcp_std::io::resolve_host(&url.origin().host, url.origin().port)?;
         let mut server = Self::new(url, addresses, fields);
         let reached = server.connect(timeout)?.peer_addr()?;
         // Later exchanges use the address that accepted the connection.
