@@ -370,7 +370,7 @@ impl FileStore {
         // Looked at before it is opened: opening a pipe would wait for its other end.
         let found = match fs::metadata(path) {
             Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Document::new()),
+            Err(error) if NO_FILE.contains(&error.kind()) => return Ok(Document::new()),
             Err(error) => return Err(StoreError::io(path, "read", error)),
         };
         if !found.is_file() {
@@ -532,6 +532,9 @@ impl fmt::Debug for FileStore {
         f.debug_struct("FileStore").field("path", &self.path).finish_non_exhaustive()
     }
 }
+
+/// Why there is no file: a part of its path may be no folder, since `/dev/null` is the home of some accounts.
+const NO_FILE: [ErrorKind; 2] = [ErrorKind::NotFound, ErrorKind::NotADirectory];
 
 /// Time that a change waits for other changes.
 const CHANGE_WAIT: Duration = Duration::from_secs(10);

@@ -101,9 +101,8 @@ impl Upstream {
     }
 
     fn connect(&self) -> io::Result<NetStream> {
-        let origin = self.url.origin();
         let mut last = io::Error::from(ErrorKind::NotFound);
-        for address in mcp_std::io::resolve_host(&origin.host, origin.port)? {
+        for address in mcp_std::io::resolve_host(&self.url.origin().host, self.url.origin().port)? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true);

@@ -273,6 +273,8 @@ fn server_gets_the_environment_and_the_folder_of_its_command() {
     // The process began elsewhere, and without these variables.
     let folder = user.folder.join("work");
     fs::create_dir(&folder).unwrap();
+    // A shell says where it is without links.
+    let folder = folder.canonicalize().unwrap();
     fs::write(
         folder.join("serve.sh"),
         "#!/bin/sh\necho \"$PWD|$COLOUR|$PATH|$OTHER\" > told\nexec \"$1\" serve\n",

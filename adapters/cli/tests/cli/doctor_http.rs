@@ -68,7 +68,8 @@ fn typed(status: &str, kind: &str, body: &str) -> String {
 #[test]
 fn network_that_does_not_reach_the_server_is_told_by_its_cause() {
     let row = ("name", 3, "dns", &["no-such-host.invalid has no address"][..]);
-    let proxy = [("http_proxy", "http://proxy.example:3128"), ("no_proxy", "")];
+    let proxy =
+        [("HTTP_PROXY", ""), ("http_proxy", "http://proxy.example:3128"), ("NO_PROXY", ""), ("no_proxy", "")];
     let report = assert_broken(row, &["http://no-such-host.invalid/mcp"], &proxy);
     assert_eq!(step(&report, "proxy").0, "warning", "{report}");
     assert!(report["failure"]["fix"].as_str().is_some_and(|fix| fix.contains("http_proxy")), "{report}");
