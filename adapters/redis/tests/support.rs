@@ -101,11 +101,10 @@ impl Redis {
 
     /// Stops the process, or lets it go on.
     pub(crate) fn signal(&self, signal: &str) {
-        // In Turkish, that of procps does not know `-CONT`.
-        let done =
-            Command::new("kill").args([signal, &self.child.id().to_string()]).env("LC_ALL", "C").status();
-        let done = done.unwrap();
-        assert!(done.success());
+        // In a Turkish locale, `kill` of procps refuses `-CONT`.
+        let mut kill = Command::new("kill");
+        kill.args([signal, &self.child.id().to_string()]).env("LC_ALL", "C");
+        assert!(kill.status().unwrap().success());
     }
 }
 

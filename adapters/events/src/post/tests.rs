@@ -708,7 +708,7 @@ fn failures_are_told_on_stderr_by_default_without_path_and_query() {
         assert_eq!(failure(&post(&Poster::new(), config(&url), &url)), Some(Failure::Connection));
         return;
     }
-    // A port of a connection: nobody listens there, and nobody else gets it.
+    // The local port of an open connection: it refuses connections, and no other program can listen there.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let origin = format!("https://localhost:{}", taken.local_addr().unwrap().port());
