@@ -13,7 +13,6 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::ToSocketAddrs as _;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
@@ -24,7 +23,7 @@ use mcp_proto::http::{Origin, Url};
 
 use crate::Clock;
 use crate::NetStream;
-use crate::io::{Duplex as _, Socket, interleave_families, is_peer_gone, known_addresses};
+use crate::io::{Duplex as _, Socket, interleave_families, is_peer_gone, known_addresses, resolve_host};
 use crate::poll::Interest;
 use crate::sync::{Budget, Ended};
 #[cfg(feature = "tls")]
@@ -128,7 +127,7 @@ impl HttpClient {
         Self {
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
-            resolver: Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect())),
+            resolver: Arc::new(resolve_host),
         }
     }
 
