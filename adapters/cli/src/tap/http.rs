@@ -42,8 +42,13 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// Fails if the address cannot be used.
-pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Result<(), CommandFailure> {
+pub(super) fn run(
+    address: &str,
+    url: &Url,
+    record: impl FnOnce() -> Result<Arc<Recording>, CommandFailure>,
+) -> Result<(), CommandFailure> {
     let listener = TcpListener::bind(address).map_err(|error| bind_failure(address, &error.into()))?;
+    let recording = record()?;
     let bound = listener.local_addr().map_err(|error| broken("the address is not known", &error))?;
     print_stderr(&format!("listening at http://{bound}{}", url.target()));
     if !bound.ip().is_loopback() {
@@ -56,7 +61,7 @@ pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Resul
     for stream in listener.incoming().flatten() {
         let place = open.admit(&stream);
         let (upstream, recording, exchanges) =
-            (Arc::clone(&upstream), Arc::clone(recording), Arc::clone(&exchanges));
+            (Arc::clone(&upstream), Arc::clone(&recording), Arc::clone(&exchanges));
         let run = move |place| {
             // A connection that breaks is no failure of the others.
             let _ = Relay::new(stream, place, &upstream, &recording, &exchanges).and_then(Relay::run);

@@ -142,7 +142,7 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
                 ));
             }
             let url = remote.config()?.endpoint().clone();
-            http::run(address, &url, &open_recording(args, &server)?)
+            http::run(address, &url, || open_recording(args, &server))
         }
         _ if args.http.is_some() => {
             Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"))
