@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 use mcp_proto::client::{InputId, SubscriptionKey, TaskRequest};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::server::{Call, CancelReason};
+use mcp_proto::server::{Call, CancelReason, TaskOffer};
 use mcp_proto::{
     CallId, CallKey, CallOptions, Change, EncodeError, Fault, Instant, Limits, Progress, RawJson, RpcError,
     SendStatus, UseError, client, server,
@@ -154,6 +154,14 @@ impl Connection {
     /// Returns whether the client of a byte stream has not hung up.
     fn is_open(&self) -> bool {
         !self.to_server.stream.is_closed()
+    }
+
+    /// Lets the server answer what nobody cancels: the calls of clients that are gone, those that ask for a task (CANC-009), and
+    /// the runs of tasks.
+    fn end_silence(&mut self, is_pipe: bool) {
+        for Request { call, is_unanswered, .. } in &mut self.requests {
+            *is_unanswered &= is_pipe && call.task_offer() != TaskOffer::Requested && !call.is_task_run();
+        }
     }
 }
 
@@ -550,11 +558,7 @@ impl<A: Application> World<A> {
             if let Some(ClientSide::Http(client)) = &mut connection.client {
                 client.close(self.now);
             }
-            // Nobody cancels the calls of clients that are gone, and the runs of tasks.
-            let is_pipe = self.network.is_none();
-            for request in &mut connection.requests {
-                request.is_unanswered &= is_pipe && request.call.task_id().is_none();
-            }
+            connection.end_silence(self.network.is_none());
         }
         if self.plan.binding == Binding::HttpSse {
             // Sessions end with their streams: nothing has to grow old for that.

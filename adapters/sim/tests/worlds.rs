@@ -472,6 +472,29 @@ fn world_with_events_keeps_invariants() {
     }
 }
 
+/// A world that the hours have found: the last place of a server was that of a call which asked for a task, and which its client has
+/// given up without a word.
+#[test]
+fn call_that_nobody_may_cancel_does_not_keep_a_place_from_polls() {
+    let steps: [&[u32]; 10] = [
+        &[0, 0, 0, 1, 0, 8],
+        &[167, 2, 14],
+        &[56, 2, 0, 0, 1],
+        &[98, 0, 2160],
+        &[186, 0, 42, 14],
+        &[51, 2],
+        &[206, 0, 44],
+        &[122, 2],
+        &[173, 0, 42],
+        &[121, 2, 9],
+    ];
+    let steps = steps.map(<[u32]>::to_vec).to_vec();
+    let server_versions = VersionSet::only(Version::V2025_11_25);
+    let marks = Marks { client_versions: VersionSet::LEGACY, server_versions };
+    let report = World::replay(Decisions { steps }, Plan::TIGHT.events(60), marks).run();
+    assert_eq!(report.violation, None);
+}
+
 #[test]
 fn events_are_followed_in_each_way_and_meet_each_fault() {
     for plan in [Plan::EVENTS, Plan::HTTP_EVENTS] {

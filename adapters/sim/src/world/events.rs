@@ -833,12 +833,9 @@ impl<A: Application> World<A> {
                 let has_begun = |f: &Following| f.is_positioned && self.is_connected(f.n);
                 if self.events.followings.iter().all(has_begun) || self.now >= until {
                     self.events.stage = Stage::CatchingUp(self.now + CATCH_UP_TIME);
-                    // Requests of clients that have gone would keep all places of a tiny server over HTTP, and polls had none.
-                    if self.network.is_some() {
-                        let requests =
-                            self.connections.iter_mut().flat_map(|connection| &mut connection.requests);
-                        requests.for_each(|request| request.is_unanswered = false);
-                    }
+                    // They would keep all places of a tiny server, and polls had none.
+                    let is_pipe = self.network.is_none();
+                    self.connections.iter_mut().for_each(|connection| connection.end_silence(is_pipe));
                     let all = self.events.followings.iter();
                     let last: Vec<_> = all.map(|f| (f.n, f.lane, f.audience.clone())).collect();
                     for (n, lane, audience) in last {
