@@ -22,7 +22,6 @@ use mcp_std::tls::ClientTls;
 use mcp_std::{Clock, NetStream};
 
 use super::{Recording, broken};
-use crate::endpoint::http::bind_failure;
 use crate::failure::CommandFailure;
 use crate::session::{print_note, print_stderr};
 
@@ -41,14 +40,12 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// Fails if the address cannot be used.
+/// Fails if the address of the listener is not known.
 pub(super) fn run(
-    address: &str,
+    listener: &TcpListener,
     url: &Url,
-    record: impl FnOnce() -> Result<Arc<Recording>, CommandFailure>,
+    recording: &Arc<Recording>,
 ) -> Result<(), CommandFailure> {
-    let listener = TcpListener::bind(address).map_err(|error| bind_failure(address, &error.into()))?;
-    let recording = record()?;
     let bound = listener.local_addr().map_err(|error| broken("the address is not known", &error))?;
     print_stderr(&format!("listening at http://{bound}{}", url.target()));
     if !bound.ip().is_loopback() {
@@ -56,15 +53,20 @@ pub(super) fn run(
             "other machines reach this address: by its number, all that they send is recorded and passed on",
         );
     }
-    let upstream = Arc::new(Upstream::new(url.clone(), bound));
-    let (exchanges, open) = (Arc::new(AtomicU64::new(0)), OpenConnections::new(MAX_CONNECTIONS));
+    let upstream = Arc::new(Upstream {
+        url: url.clone(),
+        listens_at: bound,
+        exchanges: AtomicU64::new(0),
+        #[cfg(feature = "tls")]
+        tls: ClientTls::new(),
+    });
+    let open = OpenConnections::new(MAX_CONNECTIONS);
     for stream in listener.incoming().flatten() {
         let place = open.admit(&stream);
-        let (upstream, recording, exchanges) =
-            (Arc::clone(&upstream), Arc::clone(&recording), Arc::clone(&exchanges));
+        let (upstream, recording) = (Arc::clone(&upstream), Arc::clone(recording));
         let run = move |place| {
             // A connection that breaks is no failure of the others.
-            let _ = Relay::new(stream, place, &upstream, &recording, &exchanges).and_then(Relay::run);
+            let _ = Relay::new(stream, place, &upstream, &recording).and_then(Relay::run);
         };
         // Without a thread the connection is closed.
         let _ = place.map(|place| thread::Builder::new().name("mcp-tap".into()).spawn(|| run(place)));
@@ -77,20 +79,13 @@ struct Upstream {
     url: Url,
     /// The address at which the tap listens.
     listens_at: SocketAddr,
+    /// Number of exchanges so far.
+    exchanges: AtomicU64,
     #[cfg(feature = "tls")]
     tls: ClientTls,
 }
 
 impl Upstream {
-    fn new(url: Url, listens_at: SocketAddr) -> Self {
-        Self {
-            url,
-            listens_at,
-            #[cfg(feature = "tls")]
-            tls: ClientTls::new(),
-        }
-    }
-
     /// Returns whether a client may have come here by this name.
     fn is_own_host(&self, host: &str) -> bool {
         let is_loopback =
@@ -217,7 +212,6 @@ struct Relay<'a> {
     back: Option<(NetStream, client::Connection)>,
     upstream: &'a Upstream,
     recording: &'a Recording,
-    exchanges: &'a AtomicU64,
     exchange: Option<Exchange>,
     /// Whether an exchange has ended in this turn.
     has_ended: bool,
@@ -240,7 +234,6 @@ impl<'a> Relay<'a> {
         place: OpenConnection,
         upstream: &'a Upstream,
         recording: &'a Recording,
-        exchanges: &'a AtomicU64,
     ) -> io::Result<Self> {
         let clock = Clock::start();
         let _ = stream.set_nodelay(true);
@@ -256,7 +249,6 @@ impl<'a> Relay<'a> {
             back: None,
             upstream,
             recording,
-            exchanges,
             exchange: None,
             has_ended: false,
         })
@@ -383,7 +375,7 @@ impl<'a> Relay<'a> {
 
     /// Begins an exchange with the server.
     fn begin(&mut self, head: &Head) {
-        let number = self.exchanges.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.upstream.exchanges.fetch_add(1, Ordering::SeqCst) + 1;
         self.exchange = Some(Exchange {
             number,
             request: Kept::default(),

@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::env;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +21,7 @@ use mcp_std::io::{Duplex, Stdio};
 use mcp_std::process::{ProcessStatus, ShutdownTimeouts, Stderr};
 
 use crate::args::{ServerArgs, StderrChoice, usage};
+use crate::endpoint::http::bind_failure;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{create_private_file, create_private_folder, state_folder};
@@ -142,7 +144,10 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
                 ));
             }
             let url = remote.config()?.endpoint().clone();
-            http::run(address, &url, || open_recording(args, &server))
+            // A wrong address leaves no trace behind.
+            let listener =
+                TcpListener::bind(address).map_err(|error| bind_failure(address, &error.into()))?;
+            http::run(&listener, &url, &open_recording(args, &server)?)
         }
         _ if args.http.is_some() => {
             Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"))
