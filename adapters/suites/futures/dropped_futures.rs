@@ -104,7 +104,8 @@ fn pair(transport: TransportKind, era: Era) -> (Client, Arc<AtomicU32>, CloseBot
         TransportKind::Process => {
             let program = Program::new(std::env::current_exe().unwrap());
             let program = program
-                .args(["futures::dropped_futures::helper", "--exact", "--nocapture"])
+                // On one core the name of the test would stand in front of the first message.
+                .args(["futures::dropped_futures::helper", "--exact", "--nocapture", "--test-threads=2"])
                 .env("MCP_DROPPED", "1");
             let program = program.stderr(Stderr::Capture);
             let client = block_on_reactor(options.spawn(program)).unwrap();

@@ -29,18 +29,20 @@ const KINDS: [(&str, i32, &str); 18] = [
     ("deep", 1, "nested too deep"),
 ];
 
-/// Calls a tool of a server that disturbs each message after the first one like this.
-fn call(kind: &str, era: &str) -> ProbeOutput {
+/// Calls a tool of a server that disturbs each message after the first one like this, and waits so long for the answer.
+fn call(kind: &str, era: &str, timeout: &str) -> ProbeOutput {
     let serve = ["--chaos", "1", "--chaos-kinds", kind, "--chaos-rate", "100%", "--chaos-after", "1"];
     let serve = [&serve[..], &["--chaos-delay", "3s"]].concat();
-    probe_own_server(&["call", "echo", "text=hi", "--timeout", "1s", "--era", era], &serve)
+    probe_own_server(&["call", "echo", "text=hi", "--timeout", timeout, "--era", era], &serve)
 }
 
 // covers: BASE-002, BASE-008, BASE-009, STDIO-011, STDIO-012, STDIO-028, PROG-012
 #[test]
 fn client_survives_each_kind_of_disturbance() {
     for (at, (kind, code, words)) in KINDS.into_iter().enumerate() {
-        let done = call(kind, ["legacy", "modern"][at % 2]).assert_code(code);
+        // Only what is late may depend on how fast this machine is.
+        let timeout = if code == 4 { "1s" } else { "20s" };
+        let done = call(kind, ["legacy", "modern"][at % 2], timeout).assert_code(code);
         assert_eq!(done.stdout == "hi\n", code == 0, "{done}");
         assert!(done.elapsed < Duration::from_secs(30), "{done}");
         assert!(done.stderr.contains(&format!("chaos: message 2 (response 65537): {kind}\n")), "{done}");
