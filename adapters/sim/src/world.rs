@@ -156,7 +156,7 @@ impl Connection {
         !self.to_server.stream.is_closed()
     }
 
-    /// Lets the server answer what nobody cancels: calls of clients that are gone, or for a task (CANC-009), and runs of tasks.
+    /// Lets the server answer calls that nobody cancels: the client is gone, or the call asks for a task (CANC-009) or runs one.
     fn end_silence(&mut self, is_pipe: bool) {
         for Request { call, is_unanswered, .. } in &mut self.requests {
             *is_unanswered &= is_pipe && call.task_offer() != TaskOffer::Requested && !call.is_task_run();

@@ -833,7 +833,7 @@ impl<A: Application> World<A> {
                 let has_begun = |f: &Following| f.is_positioned && self.is_connected(f.n);
                 if self.events.followings.iter().all(has_begun) || self.now >= until {
                     self.events.stage = Stage::CatchingUp(self.now + CATCH_UP_TIME);
-                    // They would keep all places of a tiny server, and polls had none.
+                    // Calls that nobody cancels would keep all places of a tiny server, and polls had none.
                     let is_pipe = self.network.is_none();
                     self.connections.iter_mut().for_each(|connection| connection.end_silence(is_pipe));
                     let all = self.events.followings.iter();
