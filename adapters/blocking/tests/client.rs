@@ -275,7 +275,10 @@ fn tap_receives_message_when_it_is_sent() {
         while read == 0 {
             read = far.read(&mut buffer).unwrap_or(0);
         }
-        assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
+        // The copy follows the write.
+        while !seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         drop(far);
         assert!(client.join().expect("no panic").is_err());
     });
