@@ -653,9 +653,9 @@ fn client_sends_nothing_of_events_to_a_server_without_them() {
 }
 
 /// Certificate of `localhost`, its key, and the root that vouches for it.
-pub(super) const CERTIFICATE: &[u8] = include_bytes!("../events/tests/certificates/server.pem");
-pub(super) const KEY: &[u8] = include_bytes!("../events/tests/certificates/key.pem");
-pub(super) const ROOT: &[u8] = include_bytes!("../events/tests/certificates/root.pem");
+pub(super) const CERTIFICATE: &[u8] = include_bytes!("../../core/events/tests/certificates/server.pem");
+pub(super) const KEY: &[u8] = include_bytes!("../../core/events/tests/certificates/key.pem");
+pub(super) const ROOT: &[u8] = include_bytes!("../../core/events/tests/certificates/root.pem");
 
 /// Delivers to one URL of this machine.
 fn deliverer(url: &str) -> Deliverer {

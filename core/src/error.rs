@@ -1,7 +1,6 @@
 //! The three error types: a connection has ended, a call failed, a command was refused.
 
-#[cfg(feature = "auth")]
-pub(crate) mod authorization;
+mod authorization;
 mod http;
 
 use alloc::borrow::Cow;
@@ -10,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-#[cfg(feature = "http")]
+pub use authorization::AuthorizationError;
 pub(crate) use http::quoted;
 pub use http::{AuthChallenge, HttpError, HttpResponse};
 
@@ -277,7 +276,6 @@ impl CallError {
         match self {
             Self::Http(error) => match &**error {
                 HttpError::Response(answer) => matches!(answer.status, 401 | 403 | 407),
-                #[cfg(feature = "auth")]
                 HttpError::Authorization { error, .. } => !error.is_passing(),
                 _ => false,
             },

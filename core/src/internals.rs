@@ -1,13 +1,9 @@
 //! Access for the fuzz targets and `mcp-benches` to internal parts. Not a part of the API: no version promises anything here.
 
-#[cfg(feature = "auth")]
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-#[cfg(feature = "auth")]
-use crate::auth::{self, request::Form};
 #[cfg(feature = "http")]
 pub use crate::h1::HeadParser;
 use crate::rpc::{
@@ -155,24 +151,6 @@ pub fn count_match_steps(template: &Template, uri: &str) -> Option<usize> {
     template.count_steps(uri)
 }
 
-/// Writes parameters in the encoding of a form.
-#[cfg(feature = "auth")]
-#[must_use]
-pub fn write_form<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut form = Form::new();
-    pairs.into_iter().for_each(|(name, value)| form.push(name, value));
-    form.into_string()
-}
-
-/// Parses a form or a query; `None` if an escape is malformed or a text is not UTF-8.
-#[cfg(feature = "auth")]
-#[must_use]
-pub fn parse_form(text: &str) -> Option<Vec<(String, String)>> {
-    let mut pairs = Vec::new();
-    auth::request::parse_form(text, &mut |name, value| pairs.push((name, value)))?;
-    Some(pairs)
-}
-
 /// Returns the channel in which the request ids of an exchange are unique, and whether it is that of a session.
 #[cfg(all(feature = "http", feature = "server"))]
 #[must_use]
@@ -250,14 +228,5 @@ mod tests {
         assert!(!refused.is_response);
         let batch = split_batch(&Bytes::from_static(b"[1, {}]"), &Limits::default()).expect("a batch");
         assert_eq!(batch, [&b"1"[..], b"{}"]);
-    }
-
-    #[cfg(feature = "auth")]
-    #[test]
-    fn forms_are_parsed_as_they_were_written() {
-        let written = write_form([("a b", "c&d"), ("\u{e9}", "")]);
-        let pairs = parse_form(&written).expect("a form");
-        assert_eq!(pairs, [("a b".into(), "c&d".into()), ("\u{e9}".into(), String::new())]);
-        assert_eq!(parse_form("a=%4"), None);
     }
 }

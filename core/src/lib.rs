@@ -163,7 +163,7 @@
 //! | feature | default | what it enables |
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
-//! | `auth` | yes | [`auth`]: the OAuth flow of a client; access tokens of a server over HTTP (`http::server::Config::protected`); enables `client` and `http` |
+//! | `auth` | yes | access tokens of a server over HTTP (`http::server::Config::protected`); enables `client` and `http`; the OAuth flow of a client is the package `mcp-oauth` |
 //! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
 //! | `http` | yes | [`h1`] and [`http`], for both roles |
 //! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
@@ -199,8 +199,6 @@ extern crate alloc;
 extern crate std;
 
 mod ascii;
-#[cfg(feature = "auth")]
-pub mod auth;
 mod budget;
 mod built;
 mod calls;
@@ -278,7 +276,7 @@ pub use change::{Change, CustomList, CustomListError};
 pub use deprecation::DeprecatedFeature;
 pub use diagnostic::Diagnostic;
 pub use entropy::Entropy;
-pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
+pub use error::{AuthChallenge, AuthorizationError, CallError, Fault, HttpError, HttpResponse, UseError};
 pub use extensions::Extensions;
 pub use identity::{Capabilities, ExtensionError, Implementation};
 pub use json::{CanonicalError, EncodeError};

@@ -11,12 +11,6 @@ pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-/// Extensions of authorization (AUTH-067).
-#[cfg(feature = "auth")]
-pub(crate) const OAUTH_CLIENT_CREDENTIALS: &str = "io.modelcontextprotocol/oauth-client-credentials";
-#[cfg(feature = "auth")]
-pub(crate) const ENTERPRISE_MANAGED_AUTHORIZATION: &str =
-    "io.modelcontextprotocol/enterprise-managed-authorization";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
 /// The parent span (META-021).
 pub(crate) const TRACEPARENT: &[u8] = b"traceparent";

@@ -8,11 +8,6 @@ const MAX_SCOPES: usize = 256;
 /// Length of the longest scope that is parsed, in bytes.
 const MAX_SCOPE: usize = 1_024;
 
-/// The scope that asks an authorization server for a refresh token (OpenID Connect Core, 11). It is no scope of a
-/// resource (AUTH-060).
-#[cfg(feature = "http")]
-pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
-
 /// A set of scopes, in the order in which they were added.
 ///
 /// ```
@@ -38,6 +33,10 @@ pub enum ScopeError {
 }
 
 impl Scopes {
+    /// The scope that asks an authorization server for a refresh token (OpenID Connect Core, 11). It is no scope of a
+    /// resource (AUTH-060).
+    pub const OFFLINE_ACCESS: &str = "offline_access";
+
     /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {

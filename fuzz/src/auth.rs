@@ -1,11 +1,10 @@
 //! Fuzz targets for the documents and texts of an authorization, and for a whole flow.
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     ClientAuth, ClientCredentials, ClientMetadata, Config, DpopMode, FetchFailure, GrantType, Secret,
-    TokenRecord, Trigger, redirect_query,
+    TokenRecord, Trigger, parse_form, redirect_query,
 };
 use mcp_proto::http::client::{Url, parse_challenges};
-use mcp_proto::internals::parse_form;
 
 use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right};
 use super::input::FuzzInput;
@@ -72,7 +71,8 @@ pub fn auth_document(data: &[u8]) {
 pub fn auth_redirect(data: &[u8]) {
     let mark = mark(data);
     let text = String::from_utf8_lossy(data).into_owned();
-    if let Some(pairs) = parse_form(&text) {
+    let mut pairs = Vec::new();
+    if parse_form(&text, &mut |name, value| pairs.push((name, value))).is_some() {
         let others = form_urlencoded::parse(text.as_bytes()).into_owned();
         assert_eq!(pairs, others.collect::<Vec<_>>(), "{text:?}");
     }
@@ -170,8 +170,8 @@ pub fn auth_flow(data: &[u8]) {
 fn answer(
     choices: &mut FuzzInput<'_>,
     mark: &str,
-    fetch: &mcp_proto::auth::Fetch,
-) -> Result<mcp_proto::auth::FetchResponse, FetchFailure> {
+    fetch: &mcp_oauth::Fetch,
+) -> Result<mcp_oauth::FetchResponse, FetchFailure> {
     let mut reply = right(mark, fetch)?;
     match choices.below(8) {
         0 => return Err(FetchFailure::Unreachable("refused".into())),

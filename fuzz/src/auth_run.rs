@@ -4,7 +4,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     AccessToken, ClientAuth, ClientCredentials, Config, DpopKey, Event, Fetch, FetchFailure, FetchResponse,
     Flow, RedirectOutcome, Secret, TokenRecord, Trigger,
 };

@@ -1,6 +1,6 @@
 //! Client leg, authorization: refresh, rotation, PKCE that is not supported, a foreign issuer, a URL with a query.
 
-use mcp_proto::auth::{Config, Step, Trigger};
+use mcp_oauth::{Config, Step, Trigger};
 use mcp_tests::harness::authorization::{Reply, World};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Calls over HTTP to a modern server: both forms of response, invalid responses, broken streams, retries.
 
-use mcp_proto::auth::{Error, Step};
+use mcp_oauth::{Error, Step};
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallOptions, Change, Diagnostic, HttpError, VersionSet};
@@ -363,7 +363,7 @@ fn refused_access_is_told_from_other_failures() {
     }
     // An authorization that could not be asked for is no refusal.
     let error = Error::local(Step::Store, "https://login.example", "no disk");
-    let error = CallError::from(HttpError::Authorization { error, refusal: None });
+    let error = CallError::from(HttpError::Authorization { error: (&error).into(), refusal: None });
     assert!(!error.is_access_refused(), "{error}");
 }
 

@@ -5,7 +5,7 @@
 //! | `client` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `client`) |
 //! | [`token`] | validation of access tokens by a protected server (more with the feature `server`) |
 //!
-//! The flow of a client itself is a state machine of the core, `mcp_proto::auth`. Programs usually depend on one adapter, which
+//! The flow of a client itself is a state machine without I/O, `mcp_oauth`. Programs usually depend on one adapter, which
 //! has these modules as `auth` and `token`.
 //!
 //! # Features

@@ -17,7 +17,7 @@ use std::time::Instant;
 use mcp_auth::client::{
     Authorizer, Cancellation, Fetcher, FileStore, HttpFetcher, NoInteraction, TokenStore as _,
 };
-use mcp_proto::auth::{Config, Fetch, FetchFailure, FetchResponse, TokenRecord, Trigger};
+use mcp_oauth::{Config, Fetch, FetchFailure, FetchResponse, TokenRecord, Trigger};
 use mcp_proto::http::client::Url;
 use serde_json::{Value, json};
 

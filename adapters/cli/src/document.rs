@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_auth::client::{Fetcher as _, HttpFetcher};
-use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations};
+use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations};
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
 use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
+use mcp_std::json_file::JsonFileError;
 use mcp_std::process::{SpawnError, SpawnErrorKind};
 use serde::Serialize;
 
@@ -100,6 +101,14 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+/// A file of the command line.
+impl From<JsonFileError> for CommandFailure {
+    fn from(error: JsonFileError) -> Self {
+        let failure = Self::usage(error.message);
+        if let Some(hint) = error.hint { failure.with_hint(hint) } else { failure }
     }
 }
 

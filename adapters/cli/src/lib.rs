@@ -58,7 +58,6 @@ mod gateway;
 mod generate;
 mod handed_over;
 mod inspect;
-mod json_values;
 mod junit;
 mod listen;
 mod mcp;

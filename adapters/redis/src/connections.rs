@@ -2,7 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, Script};
 
@@ -42,12 +44,12 @@ impl Connections {
         mut run: impl FnMut(&mut Connection) -> RedisResult<T>,
     ) -> Result<T, RedisStoreError> {
         let mut result = None;
-        let kept = self.lock().pop();
+        let kept = lock(&self.idle).pop();
         if let Some(mut connection) = kept {
             result = match run(&mut connection) {
                 Err(error) if error.is_connection_dropped() => {
                     // The others are as old. Of a server that was started again, all are closed.
-                    self.lock().clear();
+                    lock(&self.idle).clear();
                     None
                 }
                 result => Some((connection, result)),
@@ -65,7 +67,7 @@ impl Connections {
             Err(error) => matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension),
         };
         if is_whole {
-            let mut idle = self.lock();
+            let mut idle = lock(&self.idle);
             if idle.len() < self.settings.max_idle_connections {
                 idle.push(connection);
             }
@@ -88,9 +90,5 @@ impl Connections {
 
     pub(crate) fn error(&self, error: &RedisError) -> RedisStoreError {
         RedisStoreError::new(&self.address, error)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

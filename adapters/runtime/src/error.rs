@@ -160,9 +160,9 @@ impl Error {
     /// Returns why an authorization failed, if that ended the call or the connection.
     #[cfg(feature = "auth")]
     #[must_use]
-    pub fn authorization(&self) -> Option<&mcp_proto::auth::Error> {
+    pub fn authorization(&self) -> Option<&mcp_auth::client::Error> {
         match self.http()? {
-            mcp_proto::HttpError::Authorization { error, .. } => Some(error),
+            mcp_proto::HttpError::Authorization { error, .. } => error.downcast_ref(),
             _ => None,
         }
     }

@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::io::{self, ErrorKind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use futures_lite::{AsyncRead, AsyncWrite};
 
@@ -60,10 +62,6 @@ struct PipeBuffer {
     is_abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-}
-
-fn lock(buffer: &Mutex<PipeBuffer>) -> MutexGuard<'_, PipeBuffer> {
-    buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes `waker`. Call it without holding the lock.

@@ -4,7 +4,6 @@
 //! addresses are connected to, and a second answer of the name server cannot replace a checked one.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -199,21 +198,25 @@ impl HttpClient {
         addresses: Vec<SocketAddr>,
         budget: &Budget<'_>,
     ) -> Result<HttpResponse, HttpFailure> {
-        let origin = request.url.origin();
-        check_scheme(origin)?;
-        let mut stream = self.connect(origin, interleave_families(addresses.into_iter()), budget)?;
+        let mut stream = self.connect(request.url.origin(), addresses, budget)?;
         let outcome = run(&mut stream, request, budget);
         stream.close();
         outcome
     }
 
-    /// Connects to the first address that accepts.
-    fn connect(
+    /// Connects to the first of `addresses` that accepts. The handshake of TLS is still to be made.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpFailure`] if there is no connection.
+    pub fn connect(
         &self,
         origin: &Origin,
-        mut addresses: VecDeque<SocketAddr>,
+        addresses: Vec<SocketAddr>,
         budget: &Budget<'_>,
     ) -> Result<NetStream, HttpFailure> {
+        check_scheme(origin)?;
+        let mut addresses = interleave_families(addresses.into_iter());
         let mut tried = String::new();
         while let Some(address) = addresses.pop_front() {
             let others = u32::try_from(addresses.len()).unwrap_or(u32::MAX);

@@ -12,6 +12,7 @@
 //! | `http_client` | single HTTP requests: lookup, connection, TLS, exchange (feature `http`) |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
+//! | `json_file` | JSON files that people write (feature `json-files`) |
 //! | [`session_store`] | sessions of a server that several processes serve |
 //! | [`task_store`] | tasks of a server that outlive its process |
 //! | [`durable_file`] | files that are replaced as a whole, and locks between processes |
@@ -35,6 +36,7 @@
 //! | feature | effect |
 //! |---|---|
 //! | `http` | module `http_client` |
+//! | `json-files` | module `json_file` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
@@ -86,6 +88,8 @@ mod fuzz_tests;
 #[cfg(feature = "http")]
 pub mod http_client;
 pub mod io;
+#[cfg(feature = "json-files")]
+pub mod json_file;
 pub mod memory;
 mod net_stream;
 pub mod poll;

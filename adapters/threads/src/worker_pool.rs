@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use mcp_std::sync::lock;
 use std::thread;
 
 use mcp_runtime::server::Cores;
@@ -54,17 +56,13 @@ impl<J: Send + 'static> WorkerPool<J> {
         if jobs.is_empty() {
             return;
         }
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         state.jobs.append(jobs);
         PoolShared::wake_worker(&self.0, state);
     }
 }
 
 impl<J: Send + 'static> PoolShared<J> {
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notifies or starts one more thread if jobs are queued. That thread in turn wakes the next.
     fn wake_worker(shared: &Arc<Self>, mut state: MutexGuard<'_, State<J>>) {
         if state.jobs.is_empty() || state.notified > 0 {
@@ -84,12 +82,12 @@ impl<J: Send + 'static> PoolShared<J> {
         if thread::Builder::new().name("mcp-worker".into()).spawn(move || Self::run_worker(&worker)).is_err()
         {
             // The system has no thread left: existing threads run the jobs, or this thread if there are none.
-            let mut state = shared.lock();
+            let mut state = lock(&shared.state);
             state.threads -= 1;
             while let Some(job) = if state.threads == 0 { state.jobs.pop_front() } else { None } {
                 drop(state);
                 let _ = catch(|| (shared.work)(job));
-                state = shared.lock();
+                state = lock(&shared.state);
             }
         }
     }
@@ -97,7 +95,7 @@ impl<J: Send + 'static> PoolShared<J> {
     /// Runs jobs until the pool is closed.
     fn run_worker(shared: &Arc<Self>) {
         shared.cores.unpin_thread();
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         while !state.closed {
             let Some(job) = state.jobs.pop_front() else {
                 state.idle += 1;
@@ -109,7 +107,7 @@ impl<J: Send + 'static> PoolShared<J> {
             };
             Self::wake_worker(shared, state);
             let _ = catch(|| (shared.work)(job));
-            state = shared.lock();
+            state = lock(&shared.state);
         }
         state.threads -= 1;
     }

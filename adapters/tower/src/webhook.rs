@@ -8,7 +8,9 @@ use core::fmt;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
@@ -99,7 +101,7 @@ impl<F> WebhookService<F> {
         F: Fn(RegistrationKey, Message) -> Fut,
         Fut: Future<Output = bool>,
     {
-        let max_body = self.lock().limits().max_body;
+        let max_body = lock(&self.receiver).limits().max_body;
         let (head, body) = request.into_parts();
         let answer = match read(body, max_body).await {
             Err(answer) => answer,
@@ -108,7 +110,7 @@ impl<F> WebhookService<F> {
                     head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
                 let request =
                     receiver::Request { method: head.method.as_str(), fields: &fields, body: &body };
-                let outcome = self.lock().receive(&request, (self.unix_secs)());
+                let outcome = lock(&self.receiver).receive(&request, (self.unix_secs)());
                 match outcome.into_message() {
                     Err(answer) => answer,
                     Ok((subscription, message, receipt)) => {
@@ -121,14 +123,6 @@ impl<F> WebhookService<F> {
         };
         response(answer)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Receiver> {
-        lock(&self.receiver)
-    }
-}
-
-fn lock(receiver: &Mutex<Receiver>) -> MutexGuard<'_, Receiver> {
-    receiver.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A message that is being kept. If that is given up, it is not kept.

@@ -54,12 +54,11 @@ pub enum HttpError {
         reason: Box<str>,
     },
     /// The authorization that the server asked for failed; the request was not executed.
-    #[cfg(feature = "auth")]
     #[error("{}not authorized: {error}",
         .refusal.as_ref().filter(|refusal| refusal.has_explanation()).map_or_else(String::new, |it| alloc::format!("{it}; ")))]
     Authorization {
         /// Why the authorization failed.
-        error: super::authorization::Error,
+        error: super::AuthorizationError,
         /// The refusal of the server; `None` if the credential was due and nothing was sent.
         ///
         /// Its body may say what the authorization cannot: that the server wants a key in another field.
@@ -141,7 +140,6 @@ impl fmt::Display for HttpResponse {
 
 impl HttpResponse {
     /// Returns whether the body explains the status: it is an error or a short text.
-    #[cfg(feature = "auth")]
     fn has_explanation(&self) -> bool {
         self.error.is_some() || self.is_text()
     }

@@ -1,6 +1,6 @@
 //! The authorization code: PKCE, `state`, the table of RFC 9207, and the redemption.
 
-use mcp_proto::auth::{Error, ErrorKind, RedirectOutcome, Step, redirect_query};
+use mcp_oauth::{Error, ErrorKind, RedirectOutcome, Step, redirect_query};
 use mcp_tests::harness::authorization::{Outcome, Reply, World, encoded, form};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Flows that are killed at every step: the next one goes on or asks a user, and never loops.
 
-use mcp_proto::auth::{Config, DpopMode, GrantType, Trigger};
+use mcp_oauth::{Config, DpopMode, GrantType, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World};
 use serde_json::json;
 

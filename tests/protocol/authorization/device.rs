@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mcp_proto::auth::{Config, ErrorKind, FetchFailure, GrantType, Step};
+use mcp_oauth::{Config, ErrorKind, FetchFailure, GrantType, Step};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn trouble_of_the_connection_is_waited_out_five_times_in_a_row() {
 
 #[test]
 fn a_late_answer_to_an_earlier_poll_counts_for_nothing() {
-    use mcp_proto::auth::{Event, FetchResponse, Trigger};
+    use mcp_oauth::{Event, FetchResponse, Trigger};
     let mut world = World::new();
     let mut flow = world.flow(&device(), Trigger::LogIn { challenges: Vec::new() });
     let mut polls = Vec::new();

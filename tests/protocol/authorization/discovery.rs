@@ -1,6 +1,6 @@
 //! Discovery: the metadata of the protected server, and that of its authorization server.
 
-use mcp_proto::auth::{Config, ErrorKind, FetchFailure, GrantType, Step, Trigger};
+use mcp_oauth::{Config, ErrorKind, FetchFailure, GrantType, Step, Trigger};
 use mcp_proto::{Version, VersionSet};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
@@ -324,7 +324,7 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server_unless_that_is_forbidd
 // covers: AUTH-014, AUTH-069
 #[test]
 fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
-    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    use mcp_oauth::{ClientAuth, ClientCredentials, GrantType};
     let client = |id: &str| ClientCredentials::new(id, ClientAuth::None);
     let secret = ClientCredentials::new("machine", ClientAuth::Secret("s3cret".into()));
     let machine = config().grant(GrantType::ClientCredentials).credentials(secret);
@@ -367,7 +367,7 @@ fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
 // covers: AUTH-013, AUTH-039
 #[test]
 fn a_server_does_not_take_the_place_of_the_issuer_that_the_application_names() {
-    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    use mcp_oauth::{ClientAuth, ClientCredentials, GrantType};
     let secret = || ClientCredentials::new("machine", ClientAuth::Secret("s3cret".into()));
     let elsewhere = secret().issuer("https://login.test");
     for config in [

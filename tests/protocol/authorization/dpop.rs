@@ -1,6 +1,6 @@
 //! Tokens that are bound to a key (DPoP, RFC 9449), with the nonces of the authorization server.
 
-use mcp_proto::auth::{Config, DpopMode, ErrorKind, GrantType, Step, Trigger};
+use mcp_oauth::{Config, DpopMode, ErrorKind, GrantType, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World, challenge, jwt};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The ways in which a client authenticates, and the grants without a user.
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     Algorithm, AssertionRequest, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret,
     Step, Trigger,
 };

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use mcp_proto::auth::{Config, ErrorKind, Event, Flow, Trigger};
+use mcp_oauth::{Config, ErrorKind, Event, Flow, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World};
 
 use super::config;

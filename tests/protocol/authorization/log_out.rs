@@ -1,6 +1,6 @@
 //! Log in again, and log out.
 
-use mcp_proto::auth::{ClientAuth, ClientCredentials, FetchFailure, Step, Trigger};
+use mcp_oauth::{ClientAuth, ClientCredentials, FetchFailure, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ mod registration;
 mod scopes;
 mod time_and_size;
 
-use mcp_proto::auth::{Config, Trigger};
+use mcp_oauth::{Config, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World};
 
 /// Returns the configuration of most tests: a native application that registers itself.

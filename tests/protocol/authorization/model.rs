@@ -5,7 +5,7 @@
 
 use std::{env, panic};
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     Algorithm, ClientAuth, ClientCredentials, Config, DpopMode, FetchFailure, GrantType, IdentityProvider,
     Trigger,
 };

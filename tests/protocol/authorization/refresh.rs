@@ -2,7 +2,7 @@
 
 use alloc::borrow::ToOwned as _;
 
-use mcp_proto::auth::{ErrorKind, Event, FetchFailure, Secret, Step, Trigger};
+use mcp_oauth::{ErrorKind, Event, FetchFailure, Secret, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
 
@@ -89,7 +89,7 @@ fn a_rotated_refresh_token_is_stored_before_the_access_token_is_used() {
 // covers: AUTH-043
 #[test]
 fn resource_is_left_out_and_scope_is_sent_again_where_the_login_said_so() {
-    use mcp_proto::auth::{GrantType, Scopes};
+    use mcp_oauth::{GrantType, Scopes};
     let own = || config().scopes(Scopes::parse("a b").expect("scopes"));
     for grant in [GrantType::AuthorizationCode, GrantType::DeviceCode] {
         for (omits, repeats) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -345,7 +345,7 @@ fn a_token_that_was_renewed_because_it_was_due_is_renewed_once_more_before_a_use
 // covers: AUTH-057
 #[test]
 fn a_new_token_that_is_refused_is_renewed_once_where_no_user_is_needed() {
-    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    use mcp_oauth::{ClientAuth, ClientCredentials, GrantType};
     let mut world = World::new();
     world.issuer().add_client("machine", "client_secret_basic", "machine-s3cret");
     world.issuer().metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_basic"]);

@@ -1,6 +1,6 @@
 //! The client at an authorization server: configured, by a document, registered, named by a user.
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     ApplicationType, ClientAuth, ClientCredentials, Config, ErrorKind, GrantType, IdentityProvider,
     Registration, Step, Trigger,
 };

@@ -1,6 +1,6 @@
 //! Scopes: which ones are asked for, and when more of them.
 
-use mcp_proto::auth::{Config, ErrorKind, Event, GrantType, Scopes, Trigger};
+use mcp_oauth::{Config, ErrorKind, Event, GrantType, Scopes, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World, challenge};
 use serde_json::json;
 
@@ -215,7 +215,7 @@ fn a_step_up_without_a_user_overwrites_no_tokens_of_another_process() {
 // covers: AUTH-058
 #[test]
 fn a_client_of_its_own_steps_up_without_a_user() {
-    use mcp_proto::auth::{ClientAuth, ClientCredentials};
+    use mcp_oauth::{ClientAuth, ClientCredentials};
     let mut world = World::new();
     world.issuer().add_client("machine", "client_secret_basic", "machine-s3cret");
     world.issuer().metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_basic"]);

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use mcp_proto::auth::DpopKey;
-use mcp_proto::auth::{DpopMode, ErrorKind, Event, FetchFailure, GrantType, Step, Trigger};
+use mcp_oauth::DpopKey;
+use mcp_oauth::{DpopMode, ErrorKind, Event, FetchFailure, GrantType, Step, Trigger};
 use mcp_tests::harness::authorization::{Reply, World};
 use serde_json::json;
 
@@ -126,7 +126,7 @@ fn answers_that_nobody_asked_for_change_nothing() {
             flow.choose(now, 9);
         }
         if !is(&["NeedClient"]) {
-            let client = mcp_proto::auth::ClientCredentials::new("x", mcp_proto::auth::ClientAuth::None);
+            let client = mcp_oauth::ClientCredentials::new("x", mcp_oauth::ClientAuth::None);
             flow.set_client(now, &client);
         }
         if !is(&["NeedRedirectUri"]) {

@@ -34,6 +34,9 @@ pub(super) struct CitedTests {
 /// Searches the workspace at `root`.
 pub(super) fn find(root: &Path) -> Result<CitedTests, String> {
     let mut folders = vec![root.join("core")];
+    folders.extend(
+        entries(&root.join("core"))?.into_iter().filter(|folder| folder.join("Cargo.toml").is_file()),
+    );
     folders.extend(entries(&root.join("adapters"))?);
     folders.extend([
         root.join("tests"),

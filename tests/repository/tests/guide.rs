@@ -72,8 +72,8 @@ impl Page {
     /// Returns the name of the library in whose documentation it is.
     fn library(&self) -> String {
         let package = self.place().0.trim_end_matches("/src/guide");
-        match package.strip_prefix("adapters/") {
-            Some(adapter) => format!("mcp_{adapter}"),
+        match package.split_once('/') {
+            Some((_, name)) => format!("mcp_{name}"),
             None => "mcp_proto".to_owned(),
         }
     }
@@ -123,10 +123,13 @@ fn is_program(info: &str) -> bool {
 
 /// Folders with pages.
 fn folders() -> Vec<String> {
-    let adapters = fs::read_dir(root().join("adapters")).expect("adapters");
-    let names = adapters.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
-    let mut folders: Vec<String> = names.map(|name| format!("adapters/{name}/src/guide")).collect();
-    folders.push("core/src/guide".to_owned());
+    let mut folders = vec!["core/src/guide".to_owned()];
+    for top in ["core", "adapters"] {
+        for entry in fs::read_dir(root().join(top)).expect("a folder") {
+            let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+            folders.push(format!("{top}/{name}/src/guide"));
+        }
+    }
     folders.retain(|folder| root().join(folder).is_dir());
     folders.sort();
     folders

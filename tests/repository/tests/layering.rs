@@ -11,6 +11,8 @@ mod citations;
 mod deprecations;
 mod drafts;
 mod fuzz_targets;
+mod io;
+mod lives;
 mod macros;
 mod methods;
 mod named_files;
@@ -19,7 +21,7 @@ mod rooms;
 pub(crate) mod source;
 
 use alloc::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use source::SourceFile;
 
@@ -93,8 +95,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pipe", "client diagnostic driving error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("h1", "ascii driving head limits memory outbox time"),
-    // The flow that gets an access token. `http` makes proofs of possession by it.
-    ("auth", "ascii driving entropy error fields head json meta network raw scope time uri url version"),
     ("http", HTTP),
 ];
 
@@ -102,7 +102,7 @@ const SHARED: &str = "budget built deadlines diagnostic draft driving error fram
 const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits listen_filter meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
 const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits listen_filter memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits memory meta methods model network outbox raw record rpc scope server short_base64 slab tap time uri url version";
+const HTTP: &str = "ascii built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits memory meta methods model network outbox raw record rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";
@@ -158,6 +158,12 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the package is inside the workspace")
 }
 
+/// Returns the sources of a package by its folder, which is unique below `core/` and `adapters/`.
+pub(crate) fn package_sources(name: &str) -> PathBuf {
+    let below_core = root().join("core").join(name).join("src");
+    if below_core.is_dir() { below_core } else { root().join("adapters").join(name).join("src") }
+}
+
 fn core() -> Vec<SourceFile> {
     let mut sources = source::read(&root().join("core/src"));
     sources.retain(|s| !EXEMPT_MODULES.contains(&s.module()) && !source::is_test_file(&s.path));
@@ -165,8 +171,8 @@ fn core() -> Vec<SourceFile> {
 }
 
 fn adapters() -> Vec<SourceFile> {
-    let folders = ["std", "auth", "extensions", "runtime", "blocking", "threads", "smol", "tokio"]
-        .map(|name| root().join("adapters").join(name).join("src"));
+    let folders =
+        ["std", "auth", "extensions", "runtime", "blocking", "threads", "smol", "tokio"].map(package_sources);
     let sources = folders.iter().filter(|f| f.is_dir()).flat_map(|f| source::read(f));
     // The guide is documentation: its aliases are words of the protocol.
     let is_exempt = |path: &str| path == "guide/mod.rs" || source::is_test_file(path);

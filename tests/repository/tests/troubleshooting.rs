@@ -11,7 +11,8 @@ use core::fmt::Write as _;
 use std::path::Path;
 
 /// The source of `mcp-probe` with that of its bridge, and the beginning of the pages about it.
-const TOOL_SOURCES: [&str; 3] = ["adapters/cli/", "adapters/proxy/", "adapters/trace/"];
+const TOOL_SOURCES: [&str; 5] =
+    ["adapters/cli/", "adapters/mock/", "adapters/std/src/json_file", "core/proxy/", "core/trace/"];
 const TOOL_PAGES: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe";
 
 fn root() -> &'static Path {
@@ -56,7 +57,7 @@ fn every_message_of_the_tool_and_of_the_libraries_is_explained_and_no_other() {
     let report = differences(&messages::read(root()), &pages::read(root()));
     assert!(
         report.is_empty(),
-        "The troubleshooting pages (`core/src/guide`, `adapters/runtime/src/guide`, `adapters/events/src`) and the source differ:\n{report}"
+        "The troubleshooting pages (`core/src/guide`, `adapters/runtime/src/guide`, `core/events/src`) and the source differ:\n{report}"
     );
 }
 

@@ -18,13 +18,13 @@ mod pages {
     #[doc = include_str!("../../../core/src/guide/wire.md")]
     struct Wire;
 
-    #[doc = include_str!("../../../adapters/events/src/guide/following.md")]
+    #[doc = include_str!("../../../core/events/src/guide/following.md")]
     struct FollowingEvents;
 
-    #[doc = include_str!("../../../adapters/events/src/guide/serving.md")]
+    #[doc = include_str!("../../../core/events/src/guide/serving.md")]
     struct ServingEvents;
 
-    #[doc = include_str!("../../../adapters/events/src/guide/webhooks.md")]
+    #[doc = include_str!("../../../core/events/src/guide/webhooks.md")]
     struct Webhooks;
 
     #[doc = include_str!("../../../adapters/blocking/src/guide/authorization_client.md")]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_auth::client::{generate_dpop_key, sign_dpop};
 use mcp_auth::token::DpopVerifier;
-use mcp_proto::auth::{DpopKey, Secret, SigningKey};
+use mcp_oauth::{DpopKey, DpopProofs, SigningKey};
 use mcp_proto::http::client::{self as http_client, Credential};
 use mcp_proto::http::server::{Config, Denial, Dpop, Protected};
 use mcp_proto::model::CallToolResult;
@@ -24,6 +24,7 @@ const UNIX_SECS: u64 = 1_800_000_000;
 /// A client and a server with one clock, of which the test moves the messages.
 struct Ends {
     client: HttpClientHarness,
+    proofs: DpopProofs,
     server: HttpServerHarness,
     time: Arc<AtomicU64>,
 }
@@ -31,12 +32,7 @@ struct Ends {
 impl Ends {
     /// A server that requires nonces, with a new one after each minute.
     fn new(key: &DpopKey, thumbprint: &str) -> Self {
-        let credential = Credential::dpop(
-            &Secret::from(TOKEN),
-            key.clone(),
-            Anchor::new(Instant::ZERO, UNIX_SECS),
-            [1; 32],
-        );
+        let credential = Credential::dpop(TOKEN);
         let http = http_client::Config::new("http://localhost/mcp").expect("a URL").handle_challenges(true);
         let http = http.credential(credential.expect("a token"));
         let client = HttpClientHarness::new(
@@ -62,16 +58,22 @@ impl Ends {
             };
             Some(key.map(|key| Arc::new(Identity::new("alice").proven_key(key))))
         });
-        Self { client, server, time }
+        let clock = Anchor::new(Instant::ZERO, UNIX_SECS);
+        let proofs = DpopProofs::new(key.clone(), clock, [1; 32], client.now);
+        Self { client, proofs, server, time }
     }
 
     /// Signs the next proof, and returns the request.
     fn next_request(&mut self, method: &str) -> SentRequest {
         self.client.pump();
-        let proof = self.client.client.authorization().poll_proof().expect("a proof to sign");
-        let SigningKey::Dpop(private) = &proof.sign.key else { panic!("another key") };
-        let signature = sign_dpop(private, &proof.sign.input).expect("signed");
-        self.client.client.authorization().handle_proof(self.client.now, proof.exchange, &signature);
+        let (now, request) = (self.client.now, self.client.client.authorization().poll_proof());
+        let request = request.expect("a proof to make");
+        let nonce = request.nonce.as_deref();
+        let sign = self.proofs.begin(now, request.method, &request.url, nonce, request.token());
+        let SigningKey::Dpop(private) = &sign.key else { panic!("another key") };
+        let signature = sign_dpop(private, &sign.input).expect("signed");
+        let proof = sign.finish(&signature);
+        self.client.client.authorization().handle_proof(now, request.exchange, &proof);
         self.client.pump();
         self.client.expect_post(method)
     }

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::thread;
 use std::time::Instant as SystemInstant;
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     AccessToken, Config, Error, ErrorKind, Event, Flow, RedirectOutcome, SignRequest, Signature, SigningKey,
     Step, TokenRecord, Trigger,
 };
@@ -36,7 +36,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(50);
 /// Clones share everything. Each authorization runs on a thread of its own, so the connection goes on meanwhile.
 ///
 /// ```no_run
-/// use mcp_proto::auth::Config;
+/// use mcp_oauth::Config;
 /// use mcp_auth::client::{Authorizer, FileStore};
 ///
 /// let path = FileStore::default_path().expect("a home folder");

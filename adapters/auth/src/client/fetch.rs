@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use std::io;
 use std::sync::OnceLock;
 
-use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy, FetchResponse, Network};
+use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, FetchResponse, Network};
 use mcp_proto::http::client::Origin;
 use mcp_std::http_client::{BodyBound, HttpClient, HttpFailure, HttpRequest};
 use mcp_std::sync::{Budget, Ended};

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 use std::{io, thread};
 
-use mcp_proto::auth::{AssertionRequest, ClientCredentials, Secret, UserCode, redirect_query};
+use mcp_oauth::{AssertionRequest, ClientCredentials, Secret, UserCode, redirect_query};
 use mcp_proto::http::client::Url;
 use mcp_std::sync::{Budget, Ended};
 
@@ -43,7 +43,7 @@ pub trait Interaction: Send + Sync {
 
     /// Chooses one of several authorization servers by its place in the list; the default is the first.
     ///
-    /// It is asked if [`choose_server`](mcp_proto::auth::Config::choose_server) is set.
+    /// It is asked if [`choose_server`](mcp_oauth::Config::choose_server) is set.
     fn choose_server(&self, issuers: &[String]) -> usize {
         let _ = issuers;
         0

@@ -7,7 +7,7 @@ use core::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mcp_proto::auth::{Algorithm, DpopKey, Secret, Signature};
+use mcp_oauth::{Algorithm, DpopKey, Secret, Signature};
 use ring::error::KeyRejected;
 use ring::rand::SystemRandom;
 use ring::signature::{

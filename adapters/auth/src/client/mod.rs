@@ -24,11 +24,11 @@
 //! | an enterprise that manages access | [`GrantType::Enterprise`], and [`Interaction::assertion`] for the identity token |
 //! | a workload | [`GrantType::Assertion`], and [`Interaction::assertion`] |
 //!
-//! The flow itself is [`mcp_proto::auth`]. It asks for what this module does:
+//! The flow itself is [`mcp_oauth`]. It asks for what this module does:
 //!
 //! | the flow asks for | served by |
 //! |---|---|
-//! | an HTTP request ([`Fetch`](mcp_proto::auth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
+//! | an HTTP request ([`Fetch`](mcp_oauth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
 //! | a page for the user | a [`Browser`] |
 //! | the redirect of the browser | a [`RedirectListener`] |
 //! | loading and storing | a [`TokenStore`]: [`MemoryStore`], [`FileStore`], or one of the application |
@@ -49,10 +49,10 @@ pub use browser::{Browser, BrowserError};
 pub use fetch::{Fetcher, HttpFetcher};
 pub use interaction::{BrowserLogin, Cancellation, Interaction, NoInteraction, PasteLogin, RedirectReceiver};
 pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
-pub use mcp_proto::auth::{
+pub use mcp_oauth::{
     AccessToken, Algorithm, ApplicationType, AssertionRequest, ClientAuth, ClientCredentials, ClientMetadata,
-    Config, DpopMode, Error, ErrorKind, GrantType, IdentityProvider, Registration, Scopes, Secret, Step,
-    TokenRecord, Trigger, UserCode,
+    Config, DpopMode, DpopProofs, Error, ErrorKind, GrantType, IdentityProvider, Registration, Scopes,
+    Secret, Step, TokenRecord, Trigger, UserCode,
 };
 pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
 pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};

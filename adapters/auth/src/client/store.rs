@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::auth::Secret;
+use mcp_oauth::Secret;
 use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
@@ -39,7 +39,7 @@ mod tests;
 ///   script in Redis. It compares whole texts.
 /// - [`lock`](Self::lock) excludes all who share the store. Best is a lock of the operating system, which ends with its
 ///   process and not before. A *lease*, which ends by time, will do. It lasts for
-///   [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout) at least, the longest time from the lock to the write, and
+///   [`Config::lock_timeout`](mcp_oauth::Config::lock_timeout) at least, the longest time from the lock to the write, and
 ///   dropping the lock leaves alone the lease of another holder. After a crash the others wait for its end. A process that
 ///   stands still for longer (a machine that sleeps) cannot overwrite what its successor has written, but may present a used
 ///   refresh token.
@@ -82,7 +82,7 @@ pub trait TokenStore: Send + Sync {
     /// It excludes everyone who uses the same stored texts, in other processes too, and ends with this process, or a bounded
     /// time after it. It excludes nobody from the other methods. Whoever refreshes, replaces or removes tokens holds it from
     /// before the load to after the save, so that a refresh token is used once. A holder may be waiting for an
-    /// authorization server, so `wait` is [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout).
+    /// authorization server, so `wait` is [`Config::lock_timeout`](mcp_oauth::Config::lock_timeout).
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mcp_proto::auth::{DpopKey, Fetch, FetchFailure, FetchResponse};
+use mcp_oauth::{DpopKey, Fetch, FetchFailure, FetchResponse};
 use mcp_proto::http::server::{Protected, TokenRequest};
 use serde_json::{Map, Value, json};
 

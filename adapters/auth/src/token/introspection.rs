@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mcp_proto::auth::{Fetch, FetchPolicy, Secret};
+use mcp_oauth::{Fetch, FetchPolicy, Secret};
 use mcp_proto::http::client::{Url, UrlError};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
 use mcp_proto::server::Identity;
@@ -231,7 +231,7 @@ impl fmt::Debug for IntrospectionValidator {
 
 #[cfg(test)]
 mod cache_tests {
-    use mcp_proto::auth::{FetchFailure, FetchResponse};
+    use mcp_oauth::{FetchFailure, FetchResponse};
 
     use super::*;
 

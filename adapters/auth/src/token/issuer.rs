@@ -13,7 +13,7 @@ use std::panic::catch_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use jsonwebtoken::jwk::PublicKeyUse;
-use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy, FetchResponse};
+use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, FetchResponse};
 use mcp_proto::http::client::Url;
 use serde_json::{Map, Value};
 

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Mutex;
 
-use mcp_proto::auth::{Fetch, FetchFailure, FetchResponse, Secret};
+use mcp_oauth::{Fetch, FetchFailure, FetchResponse, Secret};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
 use mcp_proto::server::Identity;
 use ring::rand::SystemRandom;

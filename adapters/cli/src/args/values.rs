@@ -1,6 +1,5 @@
 //! Values of the command line, and their parsers.
 
-use core::time::Duration;
 use std::path::PathBuf;
 
 use mcp_proto::model::LoggingLevel;
@@ -29,29 +28,7 @@ pub(crate) enum ArgumentValue {
     Json(RawJson),
 }
 
-/// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let time = duration_or_zero(text)?;
-    if time.is_zero() { Err("must be longer than 0: write 500ms, not 0".into()) } else { Ok(time) }
-}
-
-/// Parses a duration as [`duration`] does, and also accepts zero. At most [`MAX_DURATION`].
-pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
-    let (number, unit) = units
-        .iter()
-        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))
-        .unwrap_or((text, 1.0));
-    let number: f64 =
-        number.trim().parse().map_err(|_| "must be a duration: write 2s, 500ms or 1.5, not 2h".to_owned())?;
-    match Duration::try_from_secs_f64(number * unit) {
-        Ok(time) if time <= MAX_DURATION => Ok(time),
-        _ => Err(format!(
-            "must be between 0 and {} days: write 30m, not -30m",
-            MAX_DURATION.as_secs() / 86_400
-        )),
-    }
-}
+pub(crate) use mcp_std::json_file::{duration, duration_or_zero};
 
 /// Parses the path of a URL, without a query.
 pub(crate) fn path(text: &str) -> Result<String, String> {
@@ -146,38 +123,5 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err("must be NAME=VALUE: write country=Peru, not country".into()),
-    }
-}
-
-/// Maximum duration. It is far longer than any real wait, and does not overflow when added to a clock.
-const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duration_values_are_parsed() {
-        let cases = [
-            ("0.5", Ok(500)),
-            ("2s", Ok(2_000)),
-            ("500ms", Ok(500)),
-            ("1.5m", Ok(90_000)),
-            ("3 s", Ok(3_000)),
-            ("0", Err("longer than 0")),
-            ("-1", Err("between 0 and")),
-            ("1e300", Err("between 0 and")),
-            ("NaN", Err("between 0 and")),
-            ("", Err("must be a duration")),
-            ("soon", Err("must be a duration")),
-            ("2h", Err("must be a duration")),
-        ];
-        for (text, want) in cases {
-            match (duration(text), want) {
-                (Ok(time), Ok(millis)) => assert_eq!(time.as_millis(), millis, "{text}"),
-                (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
-                (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
-            }
-        }
     }
 }

@@ -1,18 +1,18 @@
 //! Failures of authorization: their exit codes, and what to run then.
 
-use mcp_proto::auth::{self, ErrorKind, Step};
+use mcp_oauth::{ErrorKind, Step};
 use mcp_proto::http::client::Url;
 
 use crate::failure::{CommandFailure, Exit};
 
 impl CommandFailure {
     /// Creates a failure from an authorization that failed for the server at `url`.
-    pub(crate) fn from_authorization(error: &auth::Error, url: &Url) -> Self {
+    pub(crate) fn from_authorization(error: &mcp_oauth::Error, url: &Url) -> Self {
         Self::from_authorization_at(error, &url_text(url))
     }
 
     /// Does the same. `url` holds no secret.
-    pub(crate) fn from_authorization_at(error: &auth::Error, url: &str) -> Self {
+    pub(crate) fn from_authorization_at(error: &mcp_oauth::Error, url: &str) -> Self {
         let scopes = match error.kind() {
             ErrorKind::LoginRequired { scopes } | ErrorKind::InsufficientScope { scopes } => scopes.iter(),
             _ => return Self::unauthorized(error, url),
@@ -20,12 +20,12 @@ impl CommandFailure {
         Self::unauthorized(error, url).with_scopes(scopes)
     }
 
-    fn unauthorized(error: &auth::Error, url: &str) -> Self {
+    fn unauthorized(error: &mcp_oauth::Error, url: &str) -> Self {
         Self::new(exit(error), format!("not authorized: {error}")).with_hint(hint(error, url))
     }
 
     /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.
-    pub(crate) fn from_revocation(error: &auth::Error) -> Self {
+    pub(crate) fn from_revocation(error: &mcp_oauth::Error) -> Self {
         let hint =
             "they stay valid until they expire, unless the authorization server offers a page to revoke them";
         Self::new(exit(error), format!("the tokens are forgotten here, but not revoked: {error}"))
@@ -33,7 +33,7 @@ impl CommandFailure {
     }
 }
 
-fn exit(error: &auth::Error) -> Exit {
+fn exit(error: &mcp_oauth::Error) -> Exit {
     match error {
         error if error.is_unreachable() => Exit::Connection,
         error if error.is_timeout() => Exit::Timeout,
@@ -42,7 +42,7 @@ fn exit(error: &auth::Error) -> Exit {
 }
 
 /// Returns what to run after a failure.
-fn hint(error: &auth::Error, url: &str) -> String {
+fn hint(error: &mcp_oauth::Error, url: &str) -> String {
     let login = format!("`mcp-probe login {url}`");
     match (error.step(), error.kind()) {
         (_, ErrorKind::LoginRequired { .. }) => {

@@ -3,7 +3,7 @@
 use std::io;
 
 use mcp_auth::client::{Browser, BrowserLogin, Interaction, RedirectReceiver};
-use mcp_proto::auth::{AssertionRequest, Secret, UserCode};
+use mcp_oauth::{AssertionRequest, Secret, UserCode};
 use mcp_proto::http::client::Url;
 
 use super::options::AssertionSource;

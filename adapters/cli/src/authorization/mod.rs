@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub(crate) use mcp_auth::client::Authorizer;
 use mcp_blocking::Error;
-use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
+use mcp_oauth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
 use mcp_proto::http::client::{Credential, Url};
 use mcp_runtime::client::{Connector, Options};
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use mcp_auth::client::{Authorizer, ClientKey};
-use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider, Scopes};
+use mcp_oauth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider, Scopes};
 use mcp_proto::http::client::{Credential, Url};
 
 use crate::args::RevisionArgs;

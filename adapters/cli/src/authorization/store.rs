@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use mcp_auth::client::{Cancellation, FileStore, MemoryStore, StoreError, StoreLock, TokenStore};
-use mcp_proto::auth::Secret;
+use mcp_oauth::Secret;
 
 use crate::failure::CommandFailure;
 use crate::session::print_note;

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use mcp_oauth::server_metadata_locations;
 use mcp_proto::DeprecatedFeature;
-use mcp_proto::auth::server_metadata_locations;
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 

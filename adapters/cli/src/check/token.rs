@@ -1,7 +1,7 @@
 //! The token that the requests of `check` carry.
 
 use mcp_auth::client::Cancellation;
-use mcp_proto::auth::Trigger;
+use mcp_oauth::Trigger;
 
 use super::args::CheckArgs;
 use crate::authorization;

@@ -8,7 +8,9 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use mcp_std::sync::lock;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use std::{env, thread};
 
@@ -119,7 +121,7 @@ fn serve(
             return Ok(());
         }
         let is_unused = {
-            let state = keeper.lock();
+            let state = lock(&keeper.state);
             state.connections.is_empty() && state.requests == 0
         };
         let now = Instant::now();
@@ -140,14 +142,10 @@ fn serve(
 }
 
 impl Keeper {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Handles one request in a thread.
     fn take(self: &Arc<Self>, stream: UnixStream) {
         {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if state.requests >= MAX_REQUESTS {
                 return;
             }
@@ -156,11 +154,11 @@ impl Keeper {
         let keeper = Arc::clone(self);
         let run = move || {
             keeper.answer(&stream);
-            keeper.lock().requests -= 1;
+            lock(&keeper.state).requests -= 1;
             keeper.wake();
         };
         if thread::Builder::new().name("request".into()).spawn(run).is_err() {
-            self.lock().requests -= 1;
+            lock(&self.state).requests -= 1;
         }
     }
 
@@ -185,7 +183,7 @@ impl Keeper {
                 Ok(ended) => Answer::Disconnected(ended),
                 Err(failure) => Answer::Failed(Failure::from(&failure)),
             },
-            Ok(Some(Request::Server(name))) => match self.lock().connections.get(&name) {
+            Ok(Some(Request::Server(name))) => match lock(&self.state).connections.get(&name) {
                 Some(kept) => Answer::Server(kept.wanted.clone()),
                 None => Answer::Failed(Failure::from(&CommandFailure::missing_connection(&name))),
             },
@@ -201,7 +199,7 @@ impl Keeper {
         let is_told = control::write(stream, &answer).is_ok();
         // Who asked was interrupted, and knows of no connection.
         if let (Answer::Connected(Summary { name, is_new: true, .. }), false) = (answer, is_told) {
-            let is_shared = self.lock().connections.get(&name).is_some_and(|kept| kept.is_shared);
+            let is_shared = lock(&self.state).connections.get(&name).is_some_and(|kept| kept.is_shared);
             if !is_shared {
                 let _ = self.end(Some(&[name]), END_TIMEOUT);
             }
@@ -209,7 +207,7 @@ impl Keeper {
     }
 
     fn summaries(&self) -> Vec<Summary> {
-        self.lock().connections.values().filter_map(Kept::summary).collect()
+        lock(&self.state).connections.values().filter_map(Kept::summary).collect()
     }
 
     /// Ends connections, or all. Returns the names of those that were there.
@@ -218,7 +216,7 @@ impl Keeper {
     ///
     /// Fails if one has not ended in time: it is still being made.
     fn end(&self, names: Option<&[String]>, wait: Duration) -> Result<Vec<String>, CommandFailure> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let ends = |name: &String| names.is_none_or(|names| names.contains(name));
         let ended: Vec<_> = state.connections.keys().filter(|name| ends(name)).cloned().collect();
         for name in &ended {
@@ -253,7 +251,7 @@ impl Keeper {
         let name = wanted.name.clone();
         let (stop, signal) =
             StopSignal::of_loop().map_err(|error| CommandFailure::failed(error.to_string()))?;
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while let Some(kept) = state.connections.get_mut(&name) {
             if !matches!(kept.phase, Phase::Ending) {
                 if kept.wanted != text {
@@ -324,7 +322,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.keeper.lock().connections.remove(&self.name);
+        lock(&self.keeper.state).connections.remove(&self.name);
         self.keeper.changed.notify_all();
         self.keeper.wake();
     }
@@ -360,7 +358,7 @@ impl Place {
             Ok(())
         };
         let ending = || {
-            if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name) {
+            if let Some(kept) = lock(&self.keeper.state).connections.get_mut(&self.name) {
                 kept.phase = Phase::Ending;
             }
         };
@@ -379,7 +377,7 @@ impl Place {
             is_new: false,
         };
         // It may have been asked to end meanwhile.
-        let mut state = self.keeper.lock();
+        let mut state = lock(&self.keeper.state);
         if let Some(Kept { phase: phase @ Phase::Opening, .. }) = state.connections.get_mut(&self.name) {
             *phase = Phase::Open(summary.clone());
         }

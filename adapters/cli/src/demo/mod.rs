@@ -20,7 +20,7 @@ use crate::output::print;
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
 use crate::session;
-use crate::tour::TourStep;
+use crate::tour::{self, TourStep};
 use steps::StepError;
 use wire::WireLog;
 
@@ -34,7 +34,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
     pub(crate) runtime: Runtime,
     /// Makes the server perform this step wrongly.
-    #[arg(long = "break", value_name = "STEP", hide = true)]
+    #[arg(long = "break", value_name = "STEP", hide = true, value_parser = tour::parser())]
     pub(crate) broken: Option<TourStep>,
     /// Runs the tour in one era only.
     #[arg(long, value_enum, default_value_t, hide = true)]

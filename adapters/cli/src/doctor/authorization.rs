@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_auth::client::Cancellation;
-use mcp_proto::auth::{Secret, TokenRecord, Trigger, server_metadata_locations};
+use mcp_oauth::{Secret, TokenRecord, Trigger, server_metadata_locations};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
 use serde_json::Value;

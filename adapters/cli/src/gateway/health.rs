@@ -2,7 +2,9 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use mcp_proto::RawJson;
 use mcp_proto::http::server::PublicDocument;
@@ -56,21 +58,21 @@ impl Health {
     }
 
     pub(super) fn add(&self, index: usize, name: &str) {
-        self.lock().insert(index, ServerHealth { name: name.to_owned(), state: ServerState::Idle });
+        lock(&self.servers).insert(index, ServerHealth { name: name.to_owned(), state: ServerState::Idle });
     }
 
     pub(super) fn set(&self, index: usize, state: ServerState) {
-        if let Some(server) = self.lock().get_mut(&index) {
+        if let Some(server) = lock(&self.servers).get_mut(&index) {
             server.state = state;
         }
     }
 
     pub(super) fn remove(&self, index: usize) {
-        self.lock().remove(&index);
+        lock(&self.servers).remove(&index);
     }
 
     fn to_json(&self, shows_servers: bool) -> RawJson {
-        let servers = self.lock();
+        let servers = lock(&self.servers);
         let is_told_of = |server: &&ServerHealth| !shows_servers || self.rules.shows_server(&server.name);
         let servers: Vec<_> = servers.values().filter(is_told_of).collect();
         let status = match servers.iter().filter(|server| server.state == ServerState::Failed).count() {
@@ -80,11 +82,6 @@ impl Health {
         };
         let document = HealthDocument { status, servers: shows_servers.then_some(servers) };
         RawJson::encode(&document).unwrap_or_else(|_| RawJson::empty_object())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, ServerHealth>> {
-        // A panic leaves a map that can be read.
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -47,7 +47,7 @@ impl Rules {
             let at = at.member(name);
             let patterns = patterns.as_object().ok_or_else(|| at.failure("must be an object"))?;
             if let Some(other) = patterns.keys().find(|member| !["allow", "hide"].contains(&&***member)) {
-                return Err(at.member(other).failure("is no rule: there are `allow` and `hide`"));
+                return Err(at.member(other).failure("is no rule: there are `allow` and `hide`").into());
             }
             principals.insert(name.clone(), Patterns::parse(patterns, &at)?);
         }

@@ -82,11 +82,11 @@ impl ServerFile {
         for server in Server::all_from_config(&self.path)? {
             let name = upstream_name(&server.name);
             if name.is_empty() {
-                return Err(server.at.failure("has no name"));
+                return Err(server.at.failure("has no name").into());
             }
             if let Some(other) = names.insert(name.clone(), server.name.clone()) {
                 let why = format!("is named `{name}` behind the gateway, as `{other}` is: rename one");
-                return Err(server.at.failure(&why));
+                return Err(server.at.failure(&why).into());
             }
             all.push(self.upstream(name, server)?);
         }
@@ -100,7 +100,7 @@ impl ServerFile {
         if let Some(member) = members.keys().find(|name| Member::of(name) == Member::NearRule) {
             // What it was to hide would be shown.
             let why = "is no rule: there are `allow`, `hide`, `principals` and `limits`";
-            return Err(at.member(member).failure(why));
+            return Err(at.member(member).failure(why).into());
         }
         let unknown = members.keys().filter(|name| Member::of(name) == Member::Unknown);
         let unknown = join_names(unknown.map(|member| &**member));
@@ -135,7 +135,7 @@ fn limits(members: &Map<String, Value>, at: &Location) -> Result<(usize, Option<
                     value.as_str().ok_or_else(|| at.failure("must be a string, for example \"30s\""))?;
                 timeout = Some(args::duration(text).map_err(|why| at.failure(&why))?);
             }
-            _ => return Err(at.failure("is no limit: there are `calls` and `timeout`")),
+            _ => return Err(at.failure("is no limit: there are `calls` and `timeout`").into()),
         }
     }
     Ok((calls, timeout))

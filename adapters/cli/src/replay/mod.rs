@@ -1,7 +1,5 @@
 //! The commands `replay` and `shrink`: a trace is played again, and reduced while it fails.
 
-mod peer;
-
 use core::time::Duration;
 use std::fs;
 use std::io;
@@ -10,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mcp_proto_trace::engine::{replay, rust_test};
+use mcp_proto_trace::io::{answer, play};
 use mcp_proto_trace::{Difference, Playback, RecordedServer, Replayed, Side, Trace, shrink};
 use mcp_std::io::Stdio;
 use mcp_std::process::ShutdownTimeouts;
@@ -241,13 +240,13 @@ fn play_to_server(args: &ReplayArgs, trace: &Trace) -> Result<Replayed, CommandF
         }
         Server::Stream(address) => {
             let mut io = address.connect(args.timeout).map_err(|error| unreachable(&error))?;
-            peer::play(&mut io, playback, args.timeout).map_err(broken)
+            play(&mut io, playback, args.timeout).map_err(broken)
         }
         Server::Program(program) => {
             let program = program.program(StderrChoice::Show);
             let mut child = program.spawn().map_err(|error| CommandFailure::from_spawn_error(&error))?;
             let mut io = child.take_io().map_err(broken)?;
-            let outcome = peer::play(&mut io, playback, args.timeout).map_err(broken);
+            let outcome = play(&mut io, playback, args.timeout).map_err(broken);
             child.shutdown(Some(io), ShutdownTimeouts::uniform(Duration::from_secs(2)));
             outcome
         }
@@ -261,11 +260,11 @@ fn serve(args: &ReplayArgs, trace: &Trace) -> Result<(), CommandFailure> {
         |error: io::Error| CommandFailure::failed(format!("the connection to the client broke: {error}"));
     let mut io = Stdio::guarded().map_err(broken)?;
     if args.any_order {
-        let count = peer::answer(&mut io, RecordedServer::new(trace), args.timeout).map_err(broken)?;
+        let count = answer(&mut io, RecordedServer::new(trace), args.timeout).map_err(broken)?;
         print_note(&format!("{} answered", crate::output::count(count, "request")));
         return Ok(());
     }
-    let outcome = peer::play(&mut io, Playback::new(trace, Side::Server), args.timeout).map_err(broken)?;
+    let outcome = play(&mut io, Playback::new(trace, Side::Server), args.timeout).map_err(broken)?;
     print_stderr(&describe(Side::Client, &outcome, Paint::for_stderr()));
     match outcome.difference() {
         None => Ok(()),

@@ -12,7 +12,7 @@ use super::chaos::ChaosArgs;
 use crate::args::{ProtectionArgs, RevisionArgs, Runtime, ServeHttpArgs, duration};
 use crate::serve::mock::{MOCK_HELP, MockArgs};
 use crate::stop;
-use crate::tour::TourStep;
+use crate::tour::{self, TourStep};
 
 /// Runs a demonstration server on stdio, a socket, a serial line or over HTTP.
 ///
@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) shards: u8,
     /// Performs one step of the demo wrongly, for tests.
-    #[arg(long = "break", value_name = "STEP", hide = true)]
+    #[arg(long = "break", value_name = "STEP", hide = true, value_parser = tour::parser())]
     pub(crate) broken: Option<TourStep>,
 }
 

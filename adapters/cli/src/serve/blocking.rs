@@ -2,22 +2,11 @@
 
 use mcp_blocking as adapter;
 use mcp_blocking::{HttpServer, Router};
-
-macro_rules! handler {
-    (|$cx:tt, $($rest:tt)*) => {
-        move |$cx: &mut mcp_blocking::Cx<'_>, $($rest)*
-    };
-}
+use mcp_mock::blocking::router as mock_router;
 
 #[path = "on_thread.rs"]
 #[cfg_attr(feature = "runtimes", expect(clippy::duplicate_mod, reason = "once for the loop of each adapter"))]
 mod on_thread;
-#[path = "tools/mod.rs"]
-#[cfg_attr(
-    feature = "runtimes",
-    expect(clippy::duplicate_mod, reason = "once for the router of each adapter")
-)]
-mod tools;
 
 pub(super) use on_thread::run;
 

@@ -11,10 +11,10 @@ use mcp_runtime::server::layers::{AuditLog, AuditOutcome, AuditRecord, RateLimit
 use mcp_runtime::server::router::RegisterFunctions;
 use serde::Serialize;
 
-use super::clock::lock;
 use crate::failure::CommandFailure;
 use crate::serve::args::LayerArgs;
 use crate::session::LimitedNotes;
+use mcp_std::sync::lock;
 
 /// Adds the layers that the options name. The log is the outermost, so that it sees the calls that the limit refuses.
 pub(super) fn add(

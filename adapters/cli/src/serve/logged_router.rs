@@ -1,32 +1,28 @@
 //! The router of the demonstration, which prints what it learns beside calls, for the adapter that includes this file.
 
-#[path = "mock_router.rs"]
-#[cfg_attr(
-    feature = "runtimes",
-    expect(clippy::duplicate_mod, reason = "once for the router of each adapter")
-)]
-mod mock_router;
-
 use alloc::sync::Arc;
 
-use super::super::Router;
-use super::super::tools::{self, Entries};
+use mcp_mock::{ClockResource, Content, Setup};
+use mcp_proto::model::Implementation;
+
+use super::super::{Router, mock_router};
 use crate::serve::ServeArgs;
-use crate::serve::clock::ClockResource;
 use crate::serve::layers;
 use crate::serve::server_log::ServerLog;
+use crate::session::print_note;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
-    let entries = match (args.everything, &args.sessions.session_store) {
-        (false, _) => Entries::Demonstration,
-        (true, Some(_)) => Entries::Shared,
-        (true, None) => Entries::Everything,
+    let content = match (&args.mock.definition, args.everything, &args.sessions.session_store) {
+        (Some(definition), _, _) => Content::Defined(Arc::clone(definition)),
+        (None, false, _) => Content::Demonstration,
+        (None, true, Some(_)) => Content::EverythingShared,
+        (None, true, None) => Content::Everything,
     };
-    let (mut router, clock) = match &args.mock.definition {
-        Some(definition) => (mock_router::build(definition), None),
-        None => tools::build_router(entries, args.broken),
-    };
+    let info = Implementation::new("mcp-probe", env!("CARGO_PKG_VERSION"));
+    let info = info.title("mcp-probe demonstration server");
+    let setup = Setup { info, broken: args.broken, ..Setup::new(content, print_note) };
+    let (mut router, clock) = mock_router(&setup);
     layers::add(&mut router, &args.layers, log.audit_file.as_ref());
     let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
     router

@@ -1,19 +1,9 @@
 //! The `serve` command: runs the demonstration server.
 
-/// Waits in a handler of an adapter whose handlers block.
-macro_rules! wait {
-    ($waiting:expr) => {
-        $waiting
-    };
-}
-
 mod args;
 mod blocking;
 mod card;
 mod chaos;
-mod clock;
-mod demo;
-mod everything;
 mod layers;
 mod mock;
 #[cfg(feature = "runtimes")]
@@ -36,7 +26,9 @@ use crate::failure::CommandFailure;
 use crate::session;
 use crate::tour::TourStep;
 pub(crate) use args::ServeArgs;
-use demo::read_only;
+
+/// Interval at which new followers of the clock are detected where no wake-up reports them.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves until the input ends or a signal arrives.
 ///

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use futures_lite::future;
+use mcp_mock::ClockResource;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_std::io::Duplex;
@@ -11,9 +12,9 @@ use super::adapter::{Error, Handle, HttpServer, Server};
 use super::{Router, block_on, sleep};
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
+use crate::serve::POLL_INTERVAL;
 use crate::serve::ServeArgs;
 use crate::serve::chaos::Chaos;
-use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::server_log::ServerLog;
 use crate::stop;
 

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use mcp_mock::ClockResource;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_runtime::server::Handle;
@@ -11,9 +12,9 @@ use mcp_std::io::Duplex;
 use super::{Router, adapter, with_shards};
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
+use crate::serve::POLL_INTERVAL;
 use crate::serve::ServeArgs;
 use crate::serve::chaos::Chaos;
-use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::server_log::ServerLog;
 use crate::stop;
 

@@ -1,15 +1,7 @@
 //! The demonstration server on an adapter other than `mcp-blocking`.
 
-mod threads;
-
-/// Waits for a future, from here on: handlers of these adapters are async.
-macro_rules! wait {
-    ($waiting:expr) => {
-        $waiting.await
-    };
-}
-
 mod smol;
+mod threads;
 mod tokio;
 
 use alloc::sync::Arc;

@@ -9,7 +9,6 @@ use mcp_proto::server::Call;
 use mcp_proto::tap::TapRecord;
 use mcp_runtime::server::HandlerFailure;
 
-use super::clock::lock;
 use super::layers::AuditFile;
 use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
@@ -17,6 +16,7 @@ use crate::paint::Paint;
 use crate::serve::ServeArgs;
 use crate::session::{self, LimitedNotes};
 use crate::trace::{self, HeadRedaction};
+use mcp_std::sync::lock;
 
 /// Prints diagnostics, messages and heads of HTTP messages.
 pub(super) struct ServerLog {

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::json_file::{self, Location};
 use super::variables::Variables;
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -16,6 +15,7 @@ use crate::output::join_names;
 use crate::session::print_note;
 pub(super) use entry::{ConfigEntry, ConfigHeader};
 use forms::{FORMS_HINT, FoundServer, find_servers};
+use mcp_std::json_file::{self, Location};
 
 /// A server of a configuration file.
 pub(super) struct ConfiguredServer {
@@ -41,14 +41,16 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     let (servers, at) = find_servers(&root, &top)?;
     let names = || join_names(servers.iter().map(|server| server.name));
     let named = match (name, &servers[..]) {
-        (_, []) => return Err(at.failure("has no servers")),
+        (_, []) => return Err(at.failure("has no servers").into()),
         (Some(name), all) => all
             .iter()
             .find(|server| server.name == name)
             .ok_or_else(|| at.failure(&format!("there is no server `{name}`; there are: {}", names())))?,
         (None, [only]) => only,
         (None, _) => {
-            return Err(at.failure(&format!("choose a server with --server NAME; there are: {}", names())));
+            return Err(at
+                .failure(&format!("choose a server with --server NAME; there are: {}", names()))
+                .into());
         }
     };
     check_project(named, &at)?;
@@ -98,18 +100,18 @@ fn check_project(found: &FoundServer<'_>, at: &Location) -> Result<(), CommandFa
             "`{}` is a server of several projects: run this in the folder of one: {projects}",
             found.name
         );
-        return Err(at.failure(&why));
+        return Err(at.failure(&why).into());
     }
     Ok(())
 }
 
 fn members_of<'a>(found: &FoundServer<'a>) -> Result<&'a Map<String, Value>, CommandFailure> {
-    found.entry.as_object().ok_or_else(|| found.at.failure("must be an object"))
+    found.entry.as_object().ok_or_else(|| found.at.failure("must be an object").into())
 }
 
 /// Reads a file. Returns its place and its content.
 fn read(path: &Path) -> Result<(Location, Value), CommandFailure> {
-    json_file::read(path, MAX_FILE_BYTES, FORMS_HINT)
+    Ok(json_file::read(path, MAX_FILE_BYTES, FORMS_HINT)?)
 }
 
 /// Maximum size of a configuration file in bytes. A larger one is refused.

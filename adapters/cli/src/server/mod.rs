@@ -3,8 +3,6 @@
 #[cfg(feature = "auth")]
 mod authorized;
 mod config_file;
-pub(crate) mod json_file;
-mod jsonc;
 mod variables;
 
 use alloc::collections::VecDeque;
@@ -15,7 +13,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 use std::thread;
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ use crate::session::print_stderr;
 use crate::start_fault::find_program;
 use crate::{connections, escape, handed_over};
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
-pub(crate) use json_file::Location;
+pub(crate) use mcp_std::json_file::Location;
 
 /// A server to start or to connect to.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
@@ -367,7 +367,7 @@ impl ServerProgram {
         let stderr = match stderr {
             StderrChoice::Show => {
                 let label = format!("{}:", escape::line(self.name.as_deref().unwrap_or("server")));
-                early.lock().label = Paint::for_stderr().dim(label).to_string();
+                lock(&early.0).label = Paint::for_stderr().dim(label).to_string();
                 Stderr::lines(move |line| early.print(line.to_owned()))
             }
             StderrChoice::Inherit => Stderr::Inherit,
@@ -567,20 +567,16 @@ impl UnshownStderr {
 }
 
 impl EarlyStderr {
-    fn lock(&self) -> MutexGuard<'_, EarlyLines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a start. What was kept back of the start before is dropped.
     fn begin(&self, is_held: bool) {
-        let mut early = self.lock();
+        let mut early = lock(&self.0);
         early.is_held = is_held;
         early.starts += 1;
         early.take();
     }
 
     fn print(&self, line: String) {
-        let mut early = self.lock();
+        let mut early = lock(&self.0);
         early.lines.push_back(line);
         if !early.is_held {
             early.show();
@@ -591,7 +587,7 @@ impl EarlyStderr {
             let late = self.clone();
             let show = move || {
                 thread::sleep(HOLD_TIME);
-                late.lock().show();
+                lock(&late.0).show();
             };
             // Without a thread it is shown at the end.
             let _ = thread::Builder::new().spawn(show);
@@ -600,7 +596,7 @@ impl EarlyStderr {
 
     /// Shows what was kept back, unless a revision is agreed on: the program gets it then. Returns the number of starts.
     fn end(&self, agreed: Option<&UnshownStderr>) -> u32 {
-        let mut early = self.lock();
+        let mut early = lock(&self.0);
         match agreed {
             Some(unshown) => unshown.set(early.take()),
             None => early.show(),

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::mismatch::Mismatch;
 use crate::failure::CommandFailure;
-use crate::json_values::{includes, is_equal, shown};
-use crate::server::json_file::{Location, Object};
+use mcp_std::json_file::values::{includes, is_equal, shown};
+use mcp_std::json_file::{Location, Object};
 
 /// What a value has to be: all of its rules hold.
 pub(super) struct Expectation(Vec<Rule>);
@@ -39,7 +39,10 @@ impl Expectation {
         let known = ["equals", "matches", "contains", "schema", "exists", "length", "type"];
         if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
             let why = "is no rule; the rule `equals` has an object to be equal to";
-            return Err(at.member(name).failure(&format!("{why}, and the rules are {}", known.join(", "))));
+            return Err(at
+                .member(name)
+                .failure(&format!("{why}, and the rules are {}", known.join(", ")))
+                .into());
         }
         let object = Object::new(value, at.clone(), &known)?;
         let mut rules = Vec::new();
@@ -69,12 +72,12 @@ impl Expectation {
         if object.has("exists") {
             let exists = object.flag("exists")?;
             if !exists && !rules.is_empty() {
-                return Err(at.failure("what does not exist has no other rule"));
+                return Err(at.failure("what does not exist has no other rule").into());
             }
             rules.push(Rule::Exists(exists));
         }
         match rules.is_empty() {
-            true => Err(at.failure(&format!("has no rule; there are {}", known.join(", ")))),
+            true => Err(at.failure(&format!("has no rule; there are {}", known.join(", "))).into()),
             false => Ok(Self(rules)),
         }
     }
@@ -94,7 +97,7 @@ impl Expectation {
 fn schema(value: &Value, at: &Location) -> Result<Rule, CommandFailure> {
     let raw = RawJson::encode(value).map_err(|error| at.failure(&error.to_string()))?;
     let compiled = mcp_std::schema::JsonSchemaValidator::new().compile(&raw);
-    compiled.map(Rule::Schema).map_err(|error| at.failure(&format!("the schema {error}")))
+    compiled.map(Rule::Schema).map_err(|error| at.failure(&format!("the schema {error}")).into())
 }
 
 #[cfg(not(feature = "check"))]

@@ -11,7 +11,7 @@ use super::expectation::{Expectation, check_pointer};
 use super::{snapshot, variables};
 use crate::args::{ServerPlaceArgs, is_url};
 use crate::failure::CommandFailure;
-use crate::server::json_file::{self, Location, Object};
+use mcp_std::json_file::{self, Location, Object};
 
 /// The steps of a file, and its server if it names one.
 pub(super) struct Suite {
@@ -77,7 +77,7 @@ impl Suite {
         let elements = object.elements("steps")?;
         if elements.is_empty() || elements.len() > MAX_STEPS {
             let why = format!("`steps` must be an array of 1 to {MAX_STEPS} steps");
-            return Err(object.at().failure(&why));
+            return Err(object.at().failure(&why).into());
         }
         let mut steps: Vec<Step> = Vec::new();
         let (mut names, mut files, mut saved) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -85,21 +85,21 @@ impl Suite {
             let step = Step::parse(value, &at)?;
             if !names.insert(step.name.clone()) {
                 let why = format!("another step has the name `{}`: give this one a `name`", step.name);
-                return Err(at.failure(&why));
+                return Err(at.failure(&why).into());
             }
             if step.snapshot.is_some() && !files.insert(snapshot::file_name(&step.name)) {
                 let why = format!(
                     "the snapshot of another step has the file {}: choose another `name`",
                     snapshot::file_name(&step.name)
                 );
-                return Err(at.failure(&why));
+                return Err(at.failure(&why).into());
             }
             for name in step.request.variables().map_err(|why| at.failure(&why))? {
                 if !saved.contains(&name) {
                     let why = format!(
                         "no earlier step saves `{name}`; a text that contains ${{ is written with $${{"
                     );
-                    return Err(at.failure(&why));
+                    return Err(at.failure(&why).into());
                 }
             }
             saved.extend(step.saves.iter().map(|(name, _)| name.clone()));
@@ -153,7 +153,7 @@ fn server(value: &Value, at: &Location, folder: &Path) -> Result<ServerPlaceArgs
         _ => {
             let why =
                 "must be a URL, an array of the words of a command, or an object with the member `config`";
-            return Err(at.failure(why));
+            return Err(at.failure(why).into());
         }
     }
     Ok(place)
@@ -165,11 +165,13 @@ impl Step {
         let verbs: Vec<_> = VERBS.iter().filter(|(verb, _)| object.has(verb)).collect();
         let [(verb, own)] = verbs[..] else {
             let known: Vec<_> = VERBS.iter().map(|(verb, _)| *verb).collect();
-            return Err(at.failure(&format!("must have exactly one of the members {}", known.join(", "))));
+            return Err(at
+                .failure(&format!("must have exactly one of the members {}", known.join(", ")))
+                .into());
         };
         let others = VERBS.iter().flat_map(|(_, members)| *members);
         if let Some(other) = others.copied().find(|member| object.has(member) && !own.contains(member)) {
-            return Err(at.member(other).failure(&format!("does not belong to `{verb}`")));
+            return Err(at.member(other).failure(&format!("does not belong to `{verb}`")).into());
         }
         let request = Request::parse(verb, &object)?;
         let name = object.text("name")?.map_or_else(|| request.describe(), str::to_owned);
@@ -185,12 +187,12 @@ impl Step {
             let pointer = value.as_str().ok_or_else(|| at.failure("must be a JSON pointer"))?;
             check_pointer(pointer).map_err(|why| at.failure(&why))?;
             if pointer.is_empty() {
-                return Err(at.failure("leaves out the whole result: leave out the snapshot instead"));
+                return Err(at.failure("leaves out the whole result: leave out the snapshot instead").into());
             }
             ignored.push(pointer.to_owned());
         }
         if !is_snapshot && object.has("ignore") {
-            return Err(at.member("ignore").failure("belongs to a snapshot: add \"snapshot\": true"));
+            return Err(at.member("ignore").failure("belongs to a snapshot: add \"snapshot\": true").into());
         }
         let mut saves = Vec::new();
         for (name, value, at) in object.members("save")? {
@@ -218,7 +220,7 @@ impl Request {
         if verb == "ping" {
             return match object.flag(verb)? {
                 true => Ok(Self::Ping),
-                false => Err(object.at().member(verb).failure("must be true")),
+                false => Err(object.at().member(verb).failure("must be true").into()),
             };
         }
         let target = object.text(verb)?.unwrap_or_default().to_owned();
@@ -226,7 +228,9 @@ impl Request {
         let texts = |member: &str| -> Result<Map<String, Value>, CommandFailure> {
             let members = object.members(member)?.into_iter().map(|(name, value, at)| match value {
                 Value::String(_) => Ok((name.clone(), value.clone())),
-                _ => Err(at.failure("must be a text, as all arguments of prompts: write \"3\", not 3")),
+                _ => {
+                    Err(at.failure("must be a text, as all arguments of prompts: write \"3\", not 3").into())
+                }
             });
             members.collect()
         };
@@ -291,7 +295,9 @@ impl ExpectedAnswer {
             return Ok(if is_tool_error { Self::ToolError } else { Self::Result });
         };
         if is_tool_error {
-            return Err(at.failure("an answer is either an error or a result with `isError`: leave one out"));
+            return Err(at
+                .failure("an answer is either an error or a result with `isError`: leave one out")
+                .into());
         }
         if *value == Value::Bool(true) {
             return Ok(Self::Error { code: None, message: None });

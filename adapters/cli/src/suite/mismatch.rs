@@ -5,7 +5,7 @@ use serde_json::Value;
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use crate::escape;
-use crate::json_values::{MAX_SHOWN, shown};
+use mcp_std::json_file::values::{MAX_SHOWN, shown};
 
 /// A difference. Its texts are not escaped.
 #[derive(Debug, PartialEq, Eq, Serialize)]

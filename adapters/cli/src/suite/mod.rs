@@ -20,11 +20,11 @@ use mcp_proto::{CallError, CallOptions, EntryKind, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
 
 use crate::failure::{CommandFailure, Exit, format_seconds};
-use crate::json_values::shown;
 use crate::output::count;
 use crate::session::ClientSession;
 pub(crate) use args::TestArgs;
 use file::{Completed, ExpectedAnswer, Request, Step, Suite};
+use mcp_std::json_file::values::shown;
 use mismatch::Mismatch;
 use report::{Outcome, Report, StepReport};
 use variables::Saved;

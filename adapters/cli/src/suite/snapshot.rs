@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::mismatch::{Mismatch, pretty};
 use crate::failure::CommandFailure;
-use crate::json_values::is_equal;
+use mcp_std::json_file::values::is_equal;
 
 /// Returns the name of the file of a step: its name, with - for each character but ASCII letters, digits, - and _.
 pub(super) fn file_name(step: &str) -> String {

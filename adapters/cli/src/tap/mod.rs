@@ -1,8 +1,5 @@
 //! The `tap` command: stands between a client and a server, and records what passes.
 
-mod http;
-mod pump;
-
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::env;
@@ -11,10 +8,10 @@ use std::io::{self, IsTerminal as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use clap::Args;
+use mcp_proto_trace::io::{Recording, pump, serve_http};
 use mcp_proto_trace::{Header, Mask, Recorder, Side};
 use mcp_std::Clock;
 use mcp_std::io::{Duplex, Stdio};
@@ -27,7 +24,6 @@ use crate::failure::{CommandFailure, Exit};
 use crate::output::{create_private_file, create_private_folder, state_folder};
 use crate::server::Server;
 use crate::session::{describe_abnormal_exit, print_note, print_stderr};
-use pump::pump;
 
 /// Stands between a client and a server, and records what passes.
 ///
@@ -89,6 +85,8 @@ Examples:
   mcp-probe tap tcp://127.0.0.1:7000
   mcp-probe tap --http 127.0.0.1:8081 http://127.0.0.1:8080/mcp";
 
+/// The command, in answers that the tap gives itself.
+const NAME: &str = concat!("mcp-probe", " ", "tap");
 /// Largest number in the name of a trace.
 const MAX_NUMBER: u32 = 9_999;
 /// Time to connect to a socket.
@@ -100,29 +98,6 @@ const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
     kill: Duration::from_secs(2),
     stragglers: Duration::from_millis(500),
 };
-
-/// What is recorded, by the loop and by what reads the stderr of the server.
-pub(super) struct Recording {
-    recorder: Mutex<Recorder<File>>,
-    clock: Clock,
-}
-
-impl Recording {
-    /// Records by `act`, which gets the time in microseconds, and says so once if the recording has ended.
-    fn record(&self, act: impl FnOnce(&mut Recorder<File>, u64)) {
-        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_full = recorder.is_full();
-        act(&mut recorder, self.clock.now().as_micros());
-        if was_full || !recorder.is_full() {
-            return;
-        }
-        let why = match recorder.failure() {
-            Some(error) => format!("cannot write the trace: {error}"),
-            None => "the trace is as long as --max-size allows".into(),
-        };
-        print_note(&format!("{why}; the connection goes on without being recorded"));
-    }
-}
 
 /// Runs until both sides have ended.
 ///
@@ -147,7 +122,16 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
             // A wrong address leaves no trace behind.
             let listener =
                 TcpListener::bind(address).map_err(|error| bind_failure(address, &error.into()))?;
-            http::run(&listener, &url, &open_recording(args, &server)?)
+            let recording = open_recording(args, &server)?;
+            let bound = listener.local_addr().map_err(|error| broken("the address is not known", &error))?;
+            print_stderr(&format!("listening at http://{bound}{}", url.target()));
+            if !bound.ip().is_loopback() {
+                print_note(
+                    "other machines reach this address: by its number, all that they send is recorded and passed on",
+                );
+            }
+            serve_http(&listener, &url, &recording, NAME)
+                .map_err(|error| broken("the address is not known", &error))
         }
         _ if args.http.is_some() => {
             Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"))
@@ -246,7 +230,14 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Arc<Recording>, Com
     let by = concat!("mcp-probe ", env!("CARGO_PKG_VERSION"));
     let header = Header::new(by, millis).command(words(server));
     let recorder = Recorder::new(file, header, mask, args.max_size << 20).map_err(cannot)?;
-    Ok(Arc::new(Recording { recorder: Mutex::new(recorder), clock }))
+    let on_end = |failure: Option<&io::Error>| {
+        let why = match failure {
+            Some(error) => format!("cannot write the trace: {error}"),
+            None => "the trace is as long as --max-size allows".into(),
+        };
+        print_note(&format!("{why}; the connection goes on without being recorded"));
+    };
+    Ok(Arc::new(Recording::new(recorder, clock, on_end)))
 }
 
 /// Returns the words that name the server.

@@ -1,8 +1,8 @@
 //! The `login` command: learns what a server asks for, and gets tokens.
 
 use mcp_auth::client::Cancellation;
+use mcp_oauth::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::RawJson;
-use mcp_proto::auth::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::http::client::Url;
 
 use super::args::LogInArgs;

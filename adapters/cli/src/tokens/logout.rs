@@ -1,7 +1,7 @@
 //! The `logout` command: revokes and forgets the tokens for a server.
 
 use mcp_auth::client::{Cancellation, TokenStore as _};
-use mcp_proto::auth::TokenRecord;
+use mcp_oauth::TokenRecord;
 use serde::Serialize;
 
 use super::args::LogOutArgs;

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mcp_oauth::TokenRecord;
 use mcp_proto::RawJson;
-use mcp_proto::auth::TokenRecord;
 use serde::Serialize;
 
 use super::args::WhoamiArgs;

@@ -2,12 +2,10 @@
 
 mod args;
 mod diff;
-mod har;
-mod html;
-mod otlp;
 mod show;
 
-use mcp_proto_trace::{Outcome, Trace};
+use mcp_proto_trace::Trace;
+use mcp_proto_trace::views::{Producer, View, har, html, otlp};
 
 use crate::failure::CommandFailure;
 use crate::output::{print, write_private_file};
@@ -17,42 +15,33 @@ use args::ConvertArgs;
 
 pub(crate) use args::TraceCommand;
 
+const BY: Producer<'_> = Producer { name: "mcp-probe", version: env!("CARGO_PKG_VERSION") };
+
 pub(crate) fn run(command: &TraceCommand) -> Result<(), CommandFailure> {
     match command {
         TraceCommand::Show(args) => show::run(args),
         TraceCommand::Diff(args) => diff::run(args),
-        TraceCommand::Html(args) => convert(&args.convert, html::page),
-        TraceCommand::Har(args) => convert(args, har::document),
-        TraceCommand::Otlp(args) => convert(&args.convert, otlp::document),
+        TraceCommand::Html(args) => write(&args.convert, &html(&read(&args.convert)?)),
+        TraceCommand::Har(args) => {
+            let archive = har(&read(args)?, BY).map_err(|error| {
+                CommandFailure::failed(error.to_string())
+                    .with_hint("`trace show` and `trace otlp` take any trace")
+            })?;
+            write(args, &archive)
+        }
+        TraceCommand::Otlp(args) => write(&args.convert, &otlp(&read(&args.convert)?, BY)),
     }
 }
 
-/// What is made of a trace, with notes about what it lacks.
-struct Document {
-    text: String,
-    notes: Vec<String>,
+fn read(args: &ConvertArgs) -> Result<Trace, CommandFailure> {
+    read_file(&args.file, args.size.max_size)
 }
 
 /// Writes what is made of a trace to stdout or a file.
-fn convert(
-    args: &ConvertArgs,
-    format: fn(&Trace) -> Result<Document, CommandFailure>,
-) -> Result<(), CommandFailure> {
-    let Document { text, notes } = format(&read_file(&args.file, args.size.max_size)?)?;
-    notes.iter().for_each(|note| print_note(note));
-    let Some(path) = &args.out else { return print(&text) };
+fn write(args: &ConvertArgs, view: &View) -> Result<(), CommandFailure> {
+    view.notes.iter().for_each(|note| print_note(note));
+    let Some(path) = &args.out else { return print(&view.text) };
     // What the two sides said is in it, as in the trace.
-    write_private_file(path, &text)
+    write_private_file(path, &view.text)
         .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
-}
-
-/// Returns the name of an outcome in JSON.
-const fn outcome_name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Succeeded => "ok",
-        Outcome::ToolError => "tool_error",
-        Outcome::Failed { .. } => "error",
-        Outcome::Cancelled => "cancelled",
-        _ => "unanswered",
-    }
 }

@@ -7,7 +7,6 @@ use mcp_proto_trace::{Call, Calls, Content, Line, Message, Outcome, Record, Side
 use serde_json::{Value, json};
 
 use super::args::{ShowArgs, SideChoice};
-use super::outcome_name;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_value, terminal_width};
@@ -91,7 +90,7 @@ fn describe(trace: &Trace, call: &Call) -> Value {
         "exchange": trace.records.get(call.request).and_then(|record| record.exchange),
         "start": millis(call.start),
         "duration": call.duration().map(millis),
-        "outcome": outcome_name(&call.outcome),
+        "outcome": call.outcome.name(),
         "error": error,
         "requestBytes": call.request_bytes,
         "responseBytes": call.response.map(|_| call.response_bytes),

@@ -43,7 +43,7 @@ fn file(name: &str, content: &str) -> (TemporaryDirectory, String) {
 
 /// Returns the paths of the traces of official SDKs.
 fn traces() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/trace/tests/traces");
     let mut paths: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().to_str().unwrap().to_owned())

@@ -264,7 +264,7 @@ impl<C: Connector> Options<C> {
     /// use mcp_runtime::client::{Options, ReadyConnection};
     /// use mcp_auth::client::Authorizer;
     ///
-    /// let authorizer = Authorizer::new(mcp_proto::auth::Config::new("My application"));
+    /// let authorizer = Authorizer::new(mcp_auth::client::Config::new("My application"));
     /// let options = Options::<ReadyConnection>::default().authorize(authorizer);
     /// let client = options.connect_url("https://mcp.example.com/mcp")?;
     /// # Ok::<(), mcp_runtime::Error>(())

@@ -5,7 +5,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::task::{Poll, Waker};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use mcp_proto::client::Notification;
 use mcp_proto::{CallKey, Fault, Limits, Progress};
@@ -76,13 +78,6 @@ pub(crate) enum UnqueuedNotification {
     Full,
 }
 
-impl<T> OutcomeShared<T> {
-    /// Locks the state. The lock is never held while other code runs.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<T> OutcomeReceiver<T> {
     /// Creates both ends. `progress` enables progress reports.
     #[must_use]
@@ -117,7 +112,7 @@ impl<T> OutcomeReceiver<T> {
     ///
     /// Stays pending forever once the outcome was taken.
     pub fn poll(&self, waker: &Waker) -> Poll<OutcomeUpdate<T>> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         if let Some(progress) = state.progress.as_mut().and_then(VecDeque::pop_front) {
             return Poll::Ready(OutcomeUpdate::Progress(progress));
         }
@@ -136,27 +131,27 @@ impl<T> OutcomeReceiver<T> {
 
     /// Enables progress reports. They are then returned by [`poll`](Self::poll).
     pub fn enable_progress(&self) {
-        self.0.lock().progress.get_or_insert_default();
+        lock(&self.0.0).progress.get_or_insert_default();
     }
 
     /// Returns whether the outcome was sent and taken.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let state = self.0.lock();
+        let state = lock(&self.0.0);
         state.completed && state.outcome.is_none()
     }
 
     /// Returns the call, once it has begun.
     #[must_use]
     pub fn call(&self) -> Option<CallKey> {
-        self.0.lock().call
+        lock(&self.0.0).call
     }
 
     /// Abandons the operation and returns an outcome that was sent but not taken.
     ///
     /// A later outcome is [returned](OutcomeSender::send_or_return) to its sender.
     pub fn close(&self) -> Option<Result<T, Error>> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         state.abandoned = true;
         state.waker = None;
         state.outcome.take()
@@ -164,7 +159,7 @@ impl<T> OutcomeReceiver<T> {
 
     /// Abandons the operation. Returns the call to cancel, if it has begun and is not over.
     pub fn abandon(&self) -> Option<CallKey> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         let was_open = !core::mem::replace(&mut state.abandoned, true);
         state.waker = None;
         state.call.filter(|_| was_open && !state.completed)
@@ -190,7 +185,7 @@ impl<T> OutcomeSender<T> {
     }
 
     fn send_once(&self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         if core::mem::replace(&mut state.completed, true) || state.abandoned {
             return Some(outcome);
         }
@@ -206,7 +201,7 @@ impl<T> OutcomeSender<T> {
     /// Sets the call. Returns `false` if the caller lost interest.
     #[must_use]
     pub fn set_call(&self, call: CallKey) -> bool {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         state.call = Some(call);
         !state.abandoned
     }
@@ -214,14 +209,14 @@ impl<T> OutcomeSender<T> {
     /// Returns whether the caller lost interest.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.0.lock().abandoned
+        lock(&self.0.0).abandoned
     }
 
     /// Sends a progress report, or returns it if the caller does not want progress.
     ///
     /// If the caller does not take the reports, only the newest are queue.
     pub fn send_progress(&self, progress: Progress) -> Option<Progress> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         let Some(queue) = &mut state.progress else { return Some(progress) };
         if queue.len() >= MAX_PROGRESS {
             queue.pop_front();
@@ -246,7 +241,7 @@ impl<T> OutcomeSender<T> {
         notification: Notification,
         limits: &Limits,
     ) -> Result<(), UnqueuedNotification> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         let is_abandoned = state.abandoned;
         let Some(NotificationQueue { queue, bytes }) = &mut state.notifications else {
             return Err(UnqueuedNotification::Unwanted(notification));
@@ -267,7 +262,7 @@ impl<T> OutcomeSender<T> {
 
 impl<T> Drop for OutcomeSender<T> {
     fn drop(&mut self) {
-        if !self.0.lock().completed {
+        if !lock(&self.0.0).completed {
             let _ = self.send_once(Err(Error::closed(Fault::Closed)));
         }
     }

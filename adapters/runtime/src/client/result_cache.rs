@@ -7,7 +7,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 use std::time::Instant as StdInstant;
 
 use crate::SharedCache;
@@ -85,14 +87,9 @@ impl fmt::Debug for PinnedTools {
 }
 
 impl ResultCache {
-    /// Locks the state. The lock is never held across a wait.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts to cache results of `peer`, or disables caching if `caching` is `None`.
     pub fn open(&self, caching: Option<CacheOptions>, config: &Config, peer: &Peer) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.tasks = config.has_tasks().then(|| (Arc::new(peer.clone()), ToolTasks::for_peer(peer)));
         state.cache = caching.map(|options| {
             let CacheOptions { cache, server, principal, legacy_ttl } = options;
@@ -103,7 +100,7 @@ impl ResultCache {
 
     /// Sets the output schemas that results of tools are checked against, or disables the check.
     pub fn set_schemas(&self, schemas: Option<OutputSchemas>) {
-        self.lock().schemas = schemas;
+        lock(&self.0).schemas = schemas;
     }
 
     /// Returns the cached result of a request.
@@ -113,7 +110,7 @@ impl ResultCache {
     /// Without a cached result, returns the ticket for [`insert`](Self::insert). The ticket is `None` if caching is
     /// disabled.
     pub fn lookup(&self, key: CacheKey) -> Result<RawJson, Option<CacheTicket>> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let Some((cache, scope)) = &state.cache else { return Err(None) };
         cache.get(scope, &key).ok_or_else(|| Some(cache.ticket(scope, key)))
     }
@@ -121,14 +118,14 @@ impl ResultCache {
     /// Inserts a result under its ticket. Without a ticket it does nothing.
     pub fn insert(&self, ticket: Option<CacheTicket>, result: &RawJson) {
         let Some(ticket) = ticket else { return };
-        if let Some((cache, _)) = &self.lock().cache {
+        if let Some((cache, _)) = &lock(&self.0).cache {
             cache.insert(ticket, result);
         }
     }
 
     /// Removes cached results and schemas that a change of the server makes outdated.
     pub fn handle_change(&self, change: &Change) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if let Some((cache, scope)) = &state.cache {
             cache.handle_change(scope, change);
         }
@@ -155,19 +152,19 @@ impl ResultCache {
     /// Returns the number of changes of a list of an extension so far ([`Config::custom_list`]).
     #[must_use]
     pub fn list_changes(&self, list: CustomList) -> u64 {
-        self.lock().list_changes.get(&list).copied().unwrap_or_default()
+        lock(&self.0).list_changes.get(&list).copied().unwrap_or_default()
     }
 
     /// Removes all pages of one list.
     pub fn invalidate_list(&self, kind: EntryKind) {
-        if let Some((cache, scope)) = &self.lock().cache {
+        if let Some((cache, scope)) = &lock(&self.0).cache {
             cache.invalidate_list(scope, kind);
         }
     }
 
     /// Removes all results of this server.
     pub fn invalidate_server(&self) {
-        if let Some((cache, scope)) = &self.lock().cache {
+        if let Some((cache, scope)) = &lock(&self.0).cache {
             cache.invalidate_server(scope);
         }
     }
@@ -175,14 +172,14 @@ impl ResultCache {
     /// Returns the number of changes of the list of tools so far; a lost session counts as one.
     #[must_use]
     pub fn tools_generation(&self) -> u64 {
-        self.lock().tools_generation
+        lock(&self.0).tools_generation
     }
 
     /// Remembers the output schemas of a complete list of tools, which of them run as tasks, and which ones apps may call,
     /// if an app has called one. Lists of other kinds are ignored, and so is one that has changed since `generation`, when
     /// its first page was requested.
     pub fn set_tools(&self, kind: EntryKind, generation: u64, entries: &[RawJson]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if kind != EntryKind::Tool || generation != state.tools_generation {
             return;
         }
@@ -199,7 +196,7 @@ impl ResultCache {
 
     /// Compares a complete list of tools of the server with the pins, unless it has changed since `generation`.
     pub fn set_pinned_tools(&self, generation: u64, entries: &[RawJson]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let is_current = generation == state.tools_generation;
         if let Some(PinnedTools { compare, known }) = state.pinned_tools.as_mut().filter(|_| is_current) {
             *known = Some((compare(entries), StdInstant::now()));
@@ -208,7 +205,7 @@ impl ResultCache {
 
     /// Forgets the list of tools that calls are checked against, because it was that of another session.
     pub fn forget_pinned_tools(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         // A list that was requested in that session may still be on its way to `set_pinned_tools`.
         state.tools_generation += 1;
         if let Some(pinned) = &mut state.pinned_tools {
@@ -222,19 +219,19 @@ impl ResultCache {
             let checked = pins.check_list(EntryKind::Tool, entries).into_iter();
             checked.map(|(name, verdict)| (name, verdict.map_err(|finding| finding.to_string()))).collect()
         });
-        self.lock().pinned_tools = Some(PinnedTools { compare, known: None });
+        lock(&self.0).pinned_tools = Some(PinnedTools { compare, known: None });
     }
 
     /// Returns whether there are pins.
     #[must_use]
     pub fn has_pinned_tools(&self) -> bool {
-        self.lock().pinned_tools.is_some()
+        lock(&self.0).pinned_tools.is_some()
     }
 
     /// Returns whether there are pins, and the list of tools has to be fetched before a tool can be compared with them.
     #[must_use]
     pub fn needs_pinned_tools(&self) -> bool {
-        self.lock().pinned_tools.as_ref().is_some_and(|pinned| pinned.fresh().is_none())
+        lock(&self.0).pinned_tools.as_ref().is_some_and(|pinned| pinned.fresh().is_none())
     }
 
     /// Checks whether a tool is as it was pinned, if there are pins. Returns `None` if the list of tools has to be fetched for that.
@@ -243,7 +240,7 @@ impl ResultCache {
     ///
     /// What has changed.
     pub fn check_pinned_tool(&self, tool: &str) -> Option<Result<(), String>> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let Some(pinned) = &state.pinned_tools else { return Some(Ok(())) };
         let verdict = pinned.fresh()?.get(tool).cloned();
         Some(verdict.unwrap_or_else(|| Err(format!("tool `{}` is not listed", tool.escape_debug()))))
@@ -251,13 +248,13 @@ impl ResultCache {
 
     /// Lets the next lists of tools say which ones apps may call.
     pub fn keep_app_tools(&self) {
-        self.lock().app_tools.get_or_insert_default();
+        lock(&self.0).app_tools.get_or_insert_default();
     }
 
     /// Checks whether an app may call a tool. Returns `None` if the list of tools has to be fetched for that: it is not
     /// known, has changed, or lacks the tool.
     pub fn check_app_tool(&self, tool: &str) -> Option<Result<(), UseError>> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let tools = state.app_tools.as_ref().filter(|tools| tools.contains(tool))?;
         Some(tools.check(tool))
     }
@@ -265,19 +262,19 @@ impl ResultCache {
     /// Returns the server, if calls may become tasks.
     #[must_use]
     pub fn task_peer(&self) -> Option<Arc<Peer>> {
-        self.lock().tasks.as_ref().map(|(peer, _)| Arc::clone(peer))
+        lock(&self.0).tasks.as_ref().map(|(peer, _)| Arc::clone(peer))
     }
 
     /// Returns the request with which a call of a tool asks for a task, if it may; see [`ToolTasks::request`].
     #[must_use]
     pub fn task_request(&self, tool: &str, wanted: Option<TaskRequest>) -> Option<TaskRequest> {
-        self.lock().tasks.as_ref().and_then(|(_, tools)| tools.request(tool, wanted))
+        lock(&self.0).tasks.as_ref().and_then(|(_, tools)| tools.request(tool, wanted))
     }
 
     /// Returns whether the list of tools is needed to know which of them run as tasks.
     #[must_use]
     pub fn needs_tools(&self) -> bool {
-        self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.needs_list())
+        lock(&self.0).tasks.as_ref().is_some_and(|(_, tools)| tools.needs_list())
     }
 
     /// Checks the structured result of a tool against its output schema, if that schema is known.
@@ -287,7 +284,7 @@ impl ResultCache {
     /// - [`OutputMismatch::Schema`]: the schema cannot be used.
     /// - [`OutputMismatch::Result`]: the result violates the schema.
     pub fn check_output(&self, tool: &str, result: &RawJson) -> Result<(), OutputMismatch> {
-        self.lock().schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
+        lock(&self.0).schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
     }
 }
 

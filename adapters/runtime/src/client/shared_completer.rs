@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
+
+use mcp_std::sync::lock;
 
 use mcp_proto::client::{Completer, Keystroke, KeystrokeKey};
 use mcp_proto::model::{CompleteParams, CompleteResult};
@@ -64,17 +66,17 @@ impl SharedCompleter {
 
     /// Calls [`Completer::handle_change`].
     pub fn handle_change(&self, change: &Change) {
-        self.lock().completer.handle_change(change);
+        lock(&self.0.state).completer.handle_change(change);
     }
 
     /// Calls [`Completer::clear`].
     pub fn clear(&self) {
-        self.lock().completer.clear();
+        lock(&self.0.state).completer.clear();
     }
 
     /// Calls [`Completer::handle_keystroke`] with the current time, and ends the waits of earlier keystrokes.
     pub(crate) fn press(&self, params: &CompleteParams<'_>) -> Result<Keystroke, EncodeError> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         let keystroke = state.completer.handle_keystroke(self.now(), params)?;
         let earlier = state.waker.take();
         drop(state);
@@ -87,20 +89,20 @@ impl SharedCompleter {
 
     /// Returns the time until the request of `key` is due; `None` if another key was pressed.
     pub(crate) fn time_until_due(&self, key: KeystrokeKey) -> Option<Duration> {
-        let state = self.lock();
+        let state = lock(&self.0.state);
         let due_at = state.completer.poll_timeout().filter(|_| state.completer.is_current(key))?;
         Some(due_at.saturating_duration_since(self.now()))
     }
 
     /// Marks the request of `key` as sent. Returns whether it is to be sent: it is due, and no other key was pressed.
     pub(crate) fn begin(&self, key: KeystrokeKey) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         state.completer.is_current(key) && state.completer.poll_request(self.now()).is_some()
     }
 
     /// Ready when another key was pressed.
     pub(crate) fn poll_replaced(&self, cx: &Context<'_>, key: KeystrokeKey) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         if !state.completer.is_current(key) {
             return Poll::Ready(());
         }
@@ -115,7 +117,7 @@ impl SharedCompleter {
             if left.is_zero() {
                 return self.begin(key);
             }
-            let state = self.lock();
+            let state = lock(&self.0.state);
             // A keystroke before this lock was taken.
             if state.completer.is_current(key) {
                 let waited = self.0.keystroke.wait_timeout(state, left);
@@ -128,7 +130,7 @@ impl SharedCompleter {
     /// Calls [`Completer::handle_result`] with the current time, or [`Completer::handle_failure`].
     pub(crate) fn finish(&self, key: KeystrokeKey, result: Option<&CompleteResult>) -> bool {
         let now = self.now();
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         match result {
             Some(result) => state.completer.handle_result(now, key, result),
             None => {
@@ -142,14 +144,12 @@ impl SharedCompleter {
     fn now(&self) -> Instant {
         self.0.clock.now()
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for SharedCompleter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedCompleter").field("completer", &self.lock().completer).finish_non_exhaustive()
+        f.debug_struct("SharedCompleter")
+            .field("completer", &lock(&self.0.state).completer)
+            .finish_non_exhaustive()
     }
 }

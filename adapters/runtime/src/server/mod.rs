@@ -42,7 +42,7 @@ pub use handler::SharedHandler;
 pub use handler::{AsyncHandler, Placement, dispatch_async_event, run_call};
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
-pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers};
+pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers, register_tools};
 pub use remote::{
     ActiveCall, BeginTask, EncodedResult, FinishedCall, HandlerOutcome, LoopCommand, RemoteCall,
 };

@@ -7,13 +7,13 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::Waker;
 use core::time::Duration;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 use mcp_proto::server::{
     Announcement, BufferedResult, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult,
 };
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
-use mcp_std::sync::{SendError, Sender};
+use mcp_std::sync::{SendError, Sender, lock};
 use mcp_std::{Panic, catch};
 
 use super::cx::{Answered, Backend, CallState, Cx};
@@ -131,7 +131,7 @@ impl ActiveCall {
 
     /// Registers a waker that is woken when the call is cancelled, or immediately if it is.
     pub fn register_cancel_waker(&self, waker: &Waker) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         match &mut state.waker {
             Some(previous) => previous.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -143,14 +143,10 @@ impl ActiveCall {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Cancels the call and wakes its handler. The first reason is kept.
     pub(super) fn cancel(&self, reason: CancelReason) {
         let waker = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.reason.get_or_insert(reason);
             // Stored under the lock, so that no handler begins to sleep between its look and the notification.
             self.cancelled.store(true, Ordering::Release);
@@ -169,12 +165,12 @@ impl ActiveCall {
     }
 
     pub(super) fn take_progress(&self) -> Option<Progress> {
-        self.lock().progress.take()
+        lock(&self.state).progress.take()
     }
 
     /// Takes the description of the task if it may be shown now. Otherwise returns when it may.
     pub(super) fn take_task_message(&self, now: Instant) -> Result<Option<Box<str>>, Instant> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.task_message.is_some() {
             if now < state.next_task_message {
                 return Err(state.next_task_message);
@@ -210,7 +206,7 @@ impl Abandonment {
     pub(super) fn tell(&self) {
         {
             // Locked, so that no sleep begins between a look at the flag and the notification.
-            let _state = self.running.lock();
+            let _state = lock(&self.running.state);
             self.flag.store(true, Ordering::Release);
         }
         self.running.cancellation.notify_all();
@@ -273,12 +269,12 @@ impl RemoteCall {
     /// Returns why the call is cancelled, or `None` if it is not, or if only its handler does not wait any more.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        if self.running.is_cancelled() { self.running.lock().reason.clone() } else { None }
+        if self.running.is_cancelled() { lock(&self.running.state).reason.clone() } else { None }
     }
 
     /// Waits until the call is cancelled, for `timeout` at most. Returns whether it is cancelled.
     pub fn wait_for_cancellation(&self, timeout: Duration) -> bool {
-        let state = self.running.lock();
+        let state = lock(&self.running.state);
         let outcome = self.running.cancellation.wait_timeout_while(state, timeout, |_| !self.is_cancelled());
         drop(outcome);
         self.is_cancelled()
@@ -298,7 +294,7 @@ impl RemoteCall {
             return;
         }
         // If a report is present, the loop has not seen it yet and will take this one instead.
-        if self.running.lock().progress.replace(progress).is_none() {
+        if lock(&self.running.state).progress.replace(progress).is_none() {
             // It fails only when the loop has stopped, which then sends no progress.
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }
@@ -306,7 +302,7 @@ impl RemoteCall {
 
     /// Describes the state of a task. Only the latest description waits for the loop.
     pub(super) fn set_task_message(&self, message: Box<str>) {
-        if self.running.lock().task_message.replace(message).is_none() {
+        if lock(&self.running.state).task_message.replace(message).is_none() {
             // The loop has stopped, and its tasks with it.
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use std::os::fd::AsFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 use std::time::Instant;
 use std::{io, thread};
 
@@ -133,7 +135,7 @@ impl StreamServer {
         let Self { listener, bounds, shared } = self;
         let serve = Arc::new(serve);
         let grace = loop {
-            if let Some(grace) = shared.lock().shutdown {
+            if let Some(grace) = lock(&shared.state).shutdown {
                 break grace;
             }
             let timeout = match listener.accept() {
@@ -151,14 +153,14 @@ impl StreamServer {
                 }
                 Ok(None) => None,
                 Err(error) if is_resource_exhausted(&error) => {
-                    shared.lock().evict_one(bounds);
+                    lock(&shared.state).evict_one(bounds);
                     Some(EXHAUSTED_PAUSE)
                 }
                 Err(error) => return Err(error),
             };
             let read = timeout.is_none().then(|| listener.as_fd());
             let handles = PollHandles { read, notifier: Some(&shared.notifier), ..PollHandles::default() };
-            let next_timeout = shared.lock().close_silent(bounds);
+            let next_timeout = lock(&shared.state).close_silent(bounds);
             handles.wait(timeout.into_iter().chain(next_timeout).min())?;
         };
         // Removes the file of a Unix socket.
@@ -187,7 +189,7 @@ impl StreamServerHandle {
     /// A second call does nothing.
     pub fn shutdown(&self, grace: Duration) {
         let callbacks = {
-            let mut state = self.0.lock();
+            let mut state = lock(&self.0.state);
             if state.shutdown.is_some() {
                 return;
             }
@@ -203,7 +205,7 @@ impl StreamServerHandle {
     /// Returns the number of connections whose handlers run, including closed ones that have not noticed it yet.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.0.lock().open
+        lock(&self.0.state).open
     }
 }
 
@@ -224,7 +226,7 @@ impl StreamConnection {
     ///
     /// It runs at once if the server has been shut down, and otherwise on the thread that shuts down.
     pub fn on_shutdown(&self, callback: impl FnOnce(Duration) + Send + 'static) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         match state.shutdown {
             Some(grace) => {
                 drop(state);
@@ -248,7 +250,7 @@ impl fmt::Debug for StreamConnection {
 
 impl Drop for StreamConnection {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.open -= 1;
         state.sockets.remove(&self.id);
         let callbacks = state.callbacks.remove(&self.id);
@@ -281,13 +283,9 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Enters a connection, in the place of another one at the limit; `None` if there is no place.
     fn open(this: &Arc<Self>, bounds: Bounds, socket: SocketControl) -> Option<StreamConnection> {
-        let mut state = this.lock();
+        let mut state = lock(&this.state);
         // A handler that blocks keeps the thread of its connection after that was evicted.
         if state.open >= bounds.max_connections.saturating_mul(2) {
             return None;
@@ -304,7 +302,7 @@ impl Shared {
 
     fn wait_for_connections(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while state.open > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

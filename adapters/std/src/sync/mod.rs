@@ -12,9 +12,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
+
+/// Locks a mutex, ignoring poison. Only for state that stays consistent if a holder panics.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 // Work that may block its thread, away from the threads that poll futures.
 
@@ -42,7 +47,7 @@ pub fn run_on_thread(job: BlockingJob) {
 }
 
 fn run_once(job: &Mutex<Option<BlockingJob>>) {
-    let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let job = lock(job).take();
     if let Some(job) = job {
         job();
     }

@@ -7,7 +7,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
 use core::time::Duration;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 use std::thread::{self, ThreadId};
 
 use mcp_runtime::client::{Callback, ClientHandler, ConnectionHandle, RemoteHandler};
@@ -74,7 +76,7 @@ impl CallbackQueue {
         let queue = self.0.clone();
         let thread = thread::Builder::new().name("mcp-callbacks".into());
         // Locked before the thread can end, which forgets its id.
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         state.thread = Some(thread.spawn(move || queue.run_thread(handler, &caller))?.thread().id());
         Ok(())
     }
@@ -88,7 +90,7 @@ impl CallbackQueue {
     ///
     /// Of those, the ones that expect a reply do not run, because no reply can be sent any more.
     pub(super) fn close(&self) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         state.is_closed = true;
         drop(state);
         self.0.item_available.notify_one();
@@ -97,7 +99,7 @@ impl CallbackQueue {
     /// Waits until the callbacks of a closed queue have run, for [`FINAL_CALLBACKS_TIMEOUT`] at most: a handler may
     /// wait for something that happens only later. Does not wait on the callback thread itself.
     pub(super) fn wait_until_ended(&self) {
-        let state = self.0.lock();
+        let state = lock(&self.0.state);
         if state.thread == Some(thread::current().id()) {
             return;
         }
@@ -119,12 +121,8 @@ impl RemoteHandler for CallbackQueue {
 }
 
 impl CallbackQueueShared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, item: CallbackItem, bytes: usize) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_closed {
             return;
         }
@@ -141,7 +139,7 @@ impl CallbackQueueShared {
 
     /// Waits for the next entry. Returns it and whether the queue is closed, or `None` if it is closed and empty.
     fn pop(&self) -> Option<(CallbackItem, bool)> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(item) = state.items.pop_front() {
                 if let CallbackItem::Callback(callback) = &item {
@@ -180,7 +178,7 @@ impl CallbackQueueShared {
             }
         }
         let _ = catch(|| drop(handler));
-        self.lock().thread = None;
+        lock(&self.state).thread = None;
         self.ended.notify_all();
     }
 }

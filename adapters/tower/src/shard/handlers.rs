@@ -10,7 +10,7 @@ use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use core::task::{Context, Poll, Waker};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use mcp_runtime::server::{ActiveCall, RemoteCall};
 use mcp_std::catch;
@@ -158,13 +158,9 @@ impl Slots {
 }
 
 impl Handlers {
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        lock(&self.slots)
-    }
-
     /// Returns the number of running handlers.
     pub(super) fn len(&self) -> usize {
-        let slots = self.lock();
+        let slots = lock(&self.slots);
         slots.slots.len() - slots.free.len()
     }
 
@@ -177,7 +173,7 @@ impl Handlers {
     pub(super) fn has_woken(&self, poller: Poller<'_>) -> bool {
         match poller {
             Poller::Home(home) => home.has_woken(),
-            Poller::Driver => self.fostered() > 0 && !self.lock().for_driver.is_empty(),
+            Poller::Driver => self.fostered() > 0 && !lock(&self.slots).for_driver.is_empty(),
         }
     }
 
@@ -191,7 +187,7 @@ impl Handlers {
         home: Option<Arc<Home>>,
         is_here: bool,
     ) -> Option<WakeTarget> {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let index = slots.free.pop().unwrap_or_else(|| {
             slots.slots.push(Slot::default());
             slots.slots.len() - 1
@@ -263,8 +259,8 @@ impl Handlers {
             }
             Poller::Driver => {
                 // One at a time: several drivers share them.
-                let count = self.lock().for_driver.len();
-                let next = |_| self.lock().for_driver.pop_front();
+                let count = lock(&self.slots).for_driver.len();
+                let next = |_| lock(&self.slots).for_driver.pop_front();
                 (0..count).map_while(next).filter(|entry| self.poll(*entry)).count() > 0
             }
         }
@@ -274,7 +270,7 @@ impl Handlers {
     pub(super) fn end_cancelled(&self) -> bool {
         let mut any = false;
         while self.has_cancelled.load(SeqCst) {
-            let mut slots = self.lock();
+            let mut slots = lock(&self.slots);
             let next = slots.cancelled.pop_front();
             self.has_cancelled.store(!slots.cancelled.is_empty(), SeqCst);
             drop(slots);
@@ -285,7 +281,7 @@ impl Handlers {
 
     /// Polls a handler, if it still waits for that.
     fn poll(&self, entry: Entry) -> bool {
-        let taken = self.lock().take(entry);
+        let taken = lock(&self.slots).take(entry);
         taken.map(|handler| self.poll_taken(entry, handler)).is_some()
     }
 
@@ -306,7 +302,7 @@ impl Handlers {
         if let Some(future) = pending {
             return self.put_back(entry, RunningHandler { call, waker, home, future });
         }
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let phase = home.as_ref().map(|home| {
             let mut state = lock(&home.state);
             state.handlers = state.handlers.saturating_sub(1);
@@ -322,7 +318,7 @@ impl Handlers {
     }
 
     fn put_back(&self, entry: Entry, handler: RunningHandler) {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let Some(slot) = slots.slots.get_mut(entry.0) else { return };
         let is_woken = core::mem::take(&mut slot.is_woken);
         let waker = is_woken.then(|| handler.waker.clone());
@@ -335,7 +331,7 @@ impl Handlers {
 
     /// Queues a handler that was woken. Returns who is to poll it, unless that is known already.
     fn mark_woken(&self, index: usize, generation: u64) -> Option<WakeTarget> {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let slot = slots.slots.get_mut(index).filter(|slot| slot.generation == generation)?;
         if slot.is_polled {
             // Its poller queues it.
@@ -352,7 +348,7 @@ impl Handlers {
 
     /// Moves a request to its next phase, or the one after it. Returns whether it has handlers that go on.
     pub(super) fn advance(&self, home: &Home, phase: Phase) -> bool {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let mut state = lock(&home.state);
         if state.phase == Phase::Response && state.handlers > 0 {
             self.fostered.fetch_add(state.handlers, SeqCst);
@@ -369,7 +365,7 @@ impl Handlers {
 
     /// Sets whether the shard has a driver. Returns what to wake, because handlers change their poller.
     pub(super) fn set_driver(&self, has_driver: bool) -> Vec<WakeTarget> {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         if core::mem::replace(&mut slots.has_driver, has_driver) == has_driver {
             return Vec::new();
         }

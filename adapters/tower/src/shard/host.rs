@@ -2,17 +2,18 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use std::io::{self, ErrorKind};
 
 use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
 use mcp_proto::server::{Announcement, Engine, Event};
 use mcp_proto::{CallId, Change, Instant};
 use mcp_runtime::Error;
-use mcp_runtime::server::{ChangeSet, ServerLoop, ShareSessions, subscribed_resource_changes};
+use mcp_runtime::server::{
+    ChangeSet, ServerLoop, ShareSessions, register_tools, subscribed_resource_changes,
+};
 use mcp_std::catch;
 
 use crate::Timer;
@@ -111,26 +112,7 @@ impl Host {
 
     /// Registers the schemas of tools, for arguments that are repeated in header fields.
     pub(super) fn register_tools(&mut self, application: &dyn Application) -> Result<(), Error> {
-        let mut removed = core::mem::take(&mut self.tool_names);
-        let mut first_error = None;
-        let visited = catch(|| {
-            application.for_each_tool(&mut |name, schema| {
-                removed.retain(|other| other != name);
-                self.tool_names.push(name.into());
-                if let Err(why) = self.server.set_tool_schema(name, schema) {
-                    let why =
-                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                    first_error.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
-                }
-            })
-        });
-        if let Err(panic) = visited {
-            // Keep the previous names, so that their schemas can be removed later.
-            self.tool_names.append(&mut removed);
-            first_error.get_or_insert_with(|| io::Error::other(panic.to_string()));
-        }
-        removed.iter().for_each(|name| self.server.remove_tool_schema(name));
-        first_error.map_or(Ok(()), |error| Err(Error::Io(error)))
+        register_tools(&mut self.server, &mut self.tool_names, |visit| application.for_each_tool(visit))
     }
 }
 

@@ -23,7 +23,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+
+use mcp_std::sync::lock;
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{self as http, ExchangeId};
@@ -586,11 +588,6 @@ impl Drop for TurnScope {
 }
 
 pub(crate) use self::host::now as instant;
-
-/// Locks a mutex. No code that panics leaves a state half-changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Rounds after which a poll returns to its executor.
 const MAX_TURNS: usize = 16;

@@ -8,9 +8,8 @@ use super::binding::Client;
 use super::config::Credential;
 use super::exchange::{Challenge, ExchangeId, ExchangePurpose};
 use super::exchange_table::ClientExchange;
-#[cfg(feature = "auth")]
 use super::proof::ProofRequest;
-use crate::error::{AuthChallenge, HttpError, HttpResponse, UseError};
+use crate::error::{AuthChallenge, AuthorizationError, HttpError, HttpResponse, UseError};
 use crate::head::is_token;
 use crate::time::Instant;
 
@@ -49,7 +48,7 @@ impl Authorization<'_> {
         credential: Credential,
     ) -> Result<(), UseError> {
         self.resolve(now, exchange)?;
-        self.client.credentials.replace(credential, self.client.now);
+        self.client.credentials.replace(credential);
         for (mut held, since, answer) in self.client.exchanges.take_held() {
             // Both have limits of their own: a new credential can be due as soon as it comes.
             match answer {
@@ -71,7 +70,7 @@ impl Authorization<'_> {
         if self.client.exchanges.first_held().is_some() {
             return Err(UseError::Stale);
         }
-        self.client.credentials.replace(credential, self.client.now);
+        self.client.credentials.replace(credential);
         Ok(())
     }
 
@@ -95,14 +94,14 @@ impl Authorization<'_> {
     /// # Errors
     ///
     /// [`UseError::Stale`] if this exchange has no open challenge.
-    #[cfg(feature = "auth")]
     pub fn fail(
         &mut self,
         now: Instant,
         exchange: ExchangeId,
-        error: &crate::auth::Error,
+        error: impl Into<AuthorizationError>,
     ) -> Result<(), UseError> {
         self.resolve(now, exchange)?;
+        let error = error.into();
         for (held, _, refusal) in self.client.exchanges.take_held() {
             self.client.exchange_failed(held, HttpError::Authorization { error: error.clone(), refusal });
         }
@@ -110,33 +109,36 @@ impl Authorization<'_> {
         Ok(())
     }
 
-    /// Returns the next proof to sign, for a [credential that is bound to a key](Credential::dpop).
+    /// Returns the next proof to make, for a [credential that is bound to a key](Credential::dpop).
     ///
-    /// The request is sent once it is signed. Answer with [`handle_proof`](Self::handle_proof) or
+    /// The request is sent once it has its proof. Answer with [`handle_proof`](Self::handle_proof) or
     /// [`fail_proof`](Self::fail_proof).
-    #[cfg(feature = "auth")]
     pub fn poll_proof(&mut self) -> Option<ProofRequest> {
         self.client.credentials.proofs.poll()
     }
 
-    /// Takes the signature of a proof.
-    #[cfg(feature = "auth")]
-    pub fn handle_proof(&mut self, now: Instant, exchange: ExchangeId, signature: &[u8]) {
+    /// Takes a proof: a JWT in its compact form. With one that no header field can have, the exchange fails as by
+    /// [`fail_proof`](Self::fail_proof).
+    pub fn handle_proof(&mut self, now: Instant, exchange: ExchangeId, proof: &str) {
         self.client.tick(now);
-        let signed = self.client.credentials.proofs.sign(exchange, signature);
-        // It may have been cancelled in the meantime.
-        if let Some(request) = signed.filter(|_| self.client.exchanges.get(exchange.0).is_some()) {
+        let Some(mut request) = self.client.credentials.proofs.take(exchange) else { return };
+        if !request.fields.push(crate::fields::DPOP, proof.as_bytes()) {
+            self.fail_unsent(exchange, "the proof has characters that are not allowed in a field");
+        } else if self.client.exchanges.get(exchange.0).is_some() {
+            // Otherwise it was cancelled in the meantime.
             self.client.exchanges.push_request(request);
         }
     }
 
-    /// Takes notice that a proof cannot be signed; the exchange fails, as one that was not sent.
-    #[cfg(feature = "auth")]
+    /// Takes notice that a proof cannot be made; the exchange fails, as one that was not sent.
     pub fn fail_proof(&mut self, now: Instant, exchange: ExchangeId, reason: &str) {
         self.client.tick(now);
-        if self.client.credentials.proofs.take(exchange).is_none() {
-            return;
+        if self.client.credentials.proofs.take(exchange).is_some() {
+            self.fail_unsent(exchange, reason);
         }
+    }
+
+    fn fail_unsent(&mut self, exchange: ExchangeId, reason: &str) {
         if let Some(x) = self.client.remove(exchange.0) {
             self.client.exchange_failed(x, HttpError::Unreachable { reason: reason.into() });
             self.client.finish_closing();

@@ -82,7 +82,7 @@ impl Client {
             now,
             session: HttpClientSession::default(),
             tools,
-            credentials: Credentials::new(&config, now),
+            credentials: Credentials::new(&config),
             attempts: Attempts::default(),
             ended_requests: Vec::new(),
             is_closing: false,

@@ -11,16 +11,14 @@ use crate::http::fields;
 use crate::sync::Arc;
 use crate::time::Instant;
 use crate::url::{Url, UrlError};
-#[cfg(feature = "auth")]
-use crate::{http::client::proof::Binding, time::Anchor};
 
 /// The value of an `Authorization` field; secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     value: Arc<[u8]>,
     pub(super) renew_at: Option<Instant>,
-    #[cfg(feature = "auth")]
-    binding: Option<Arc<Binding>>,
+    /// Whether each request needs a proof of possession of its key.
+    pub(super) is_bound: bool,
 }
 
 impl Credential {
@@ -46,35 +44,21 @@ impl Credential {
         if !Fields::new().push(fields::AUTHORIZATION, value) {
             return Err(RequestFieldError::Value);
         }
-        Ok(Self {
-            value: value.into(),
-            renew_at: None,
-            #[cfg(feature = "auth")]
-            binding: None,
-        })
+        Ok(Self { value: value.into(), renew_at: None, is_bound: false })
     }
 
     /// Creates an access token that is bound to a key (DPoP, RFC 9449).
     ///
-    /// Each request then gets a proof, which the application signs ([`poll_proof`](super::Authorization::poll_proof)). `clock` tells
-    /// the time of the proofs, and `secret` comes from a cryptographic source.
+    /// Each request then gets a proof, which the application makes ([`poll_proof`](super::Authorization::poll_proof)), for example by
+    /// `DpopProofs` of `mcp-oauth`.
     ///
     /// # Errors
     ///
     /// [`RequestFieldError::Value`] if the token is empty or not visible ASCII.
-    #[cfg(feature = "auth")]
-    pub fn dpop(
-        token: &crate::auth::Secret,
-        key: crate::auth::DpopKey,
-        clock: Anchor,
-        secret: [u8; 32],
-    ) -> Result<Self, RequestFieldError> {
-        let text = token.expose();
+    pub fn dpop(token: &str) -> Result<Self, RequestFieldError> {
         // The same rules as for a bearer token.
-        Self::bearer(text)?;
-        let binding = Binding::new(token.clone(), key, clock, secret);
-        let credential = Self::new(&[b"DPoP ", text.as_bytes()].concat())?;
-        Ok(Self { binding: Some(Arc::new(binding)), ..credential })
+        Self::bearer(token)?;
+        Ok(Self { is_bound: true, ..Self::new(&[b"DPoP ", token.as_bytes()].concat())? })
     }
 
     /// Sets the time at which the credential has to be renewed, shortly before it expires.
@@ -87,9 +71,10 @@ impl Credential {
         Self { renew_at: at, ..self }
     }
 
-    #[cfg(feature = "auth")]
-    pub(super) const fn binding(&self) -> Option<&Arc<Binding>> {
-        self.binding.as_ref()
+    /// Returns the value without its scheme, if it has one.
+    pub(super) fn token(&self) -> &str {
+        let value = core::str::from_utf8(&self.value).unwrap_or_default();
+        value.split_once(' ').map_or(value, |(_, token)| token)
     }
 
     pub(super) fn value(&self) -> &[u8] {

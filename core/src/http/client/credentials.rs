@@ -26,18 +26,14 @@ pub(super) struct Credentials {
     pending: Option<ExchangeId>,
     /// That challenge, until it is polled.
     unpolled: Option<Challenge>,
-    #[cfg(feature = "auth")]
     pub(super) proofs: super::proof::Proofs,
 }
 
 impl Credentials {
-    pub(super) fn new(config: &Config, now: Instant) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         let current = config.credential.clone();
-        #[cfg(not(feature = "auth"))]
-        let _ = now;
         Self {
-            #[cfg(feature = "auth")]
-            proofs: super::proof::Proofs::new(current.as_ref().and_then(Credential::binding), now),
+            proofs: super::proof::Proofs::new(current.as_ref()),
             is_awaited: config.awaits_credential && current.is_none(),
             current,
             previous: None,
@@ -61,11 +57,8 @@ impl Credentials {
     }
 
     /// Uses another credential from now on.
-    pub(super) fn replace(&mut self, credential: Credential, now: Instant) {
-        #[cfg(feature = "auth")]
-        self.proofs.replace(credential.binding(), now);
-        #[cfg(not(feature = "auth"))]
-        let _ = now;
+    pub(super) fn replace(&mut self, credential: Credential) {
+        self.proofs.replace(Some(&credential));
         self.is_awaited = false;
         self.previous = self.current.replace(credential);
         self.generation += 1;
@@ -133,18 +126,8 @@ impl Credentials {
 
     /// Keeps a request that needs a proof of possession; returns it if it needs none.
     #[inline]
-    pub(super) fn hold_for_proof(
-        &mut self,
-        now: Instant,
-        request: OutgoingRequest,
-    ) -> Option<OutgoingRequest> {
-        #[cfg(feature = "auth")]
-        return self.proofs.hold(now, request);
-        #[cfg(not(feature = "auth"))]
-        {
-            let _ = now;
-            Some(request)
-        }
+    pub(super) fn hold_for_proof(&mut self, request: OutgoingRequest) -> Option<OutgoingRequest> {
+        self.proofs.hold(request)
     }
 }
 

@@ -47,7 +47,6 @@ mod exhaustive_tables;
 mod negotiation;
 mod pool;
 mod pool_table;
-#[cfg(feature = "auth")]
 mod proof;
 mod response;
 mod send;
@@ -62,7 +61,6 @@ pub use exchange::{
     Action, Challenge, ChallengeCause, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest,
 };
 pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
-#[cfg(feature = "auth")]
 pub use proof::ProofRequest;
 
 pub use authorization::parse_challenges;

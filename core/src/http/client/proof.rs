@@ -1,154 +1,99 @@
-//! Proofs of possession of the key that an access token is bound to: one for each request (DPoP, RFC 9449).
+//! Requests that wait for a proof of possession of the key that their access token is bound to (DPoP, RFC 9449).
 
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
+use super::config::Credential;
 use super::exchange::{ExchangeId, OutgoingRequest};
-use crate::auth::{
-    Algorithm, DpopKey, ProofClaims, Secret, SignRequest, SigningKey, is_nonce, join, proof_url,
-};
-use crate::entropy::Entropy;
 use crate::head::{self, ResponseHead};
 use crate::http::fields;
 use crate::sync::Arc;
-use crate::time::{Anchor, Instant};
+use crate::url::Url;
 
-/// What a [`Credential`](super::Credential) needs for its proofs.
-pub(super) struct Binding {
-    token: Secret,
-    key: DpopKey,
-    clock: Anchor,
-    secret: [u8; 32],
-}
+/// Length of the longest nonce, in bytes.
+const MAX_NONCE: usize = 512;
 
-impl Binding {
-    pub(super) fn new(token: Secret, key: DpopKey, clock: Anchor, secret: [u8; 32]) -> Self {
-        Self { token, key, clock, secret }
-    }
-}
-
-impl PartialEq for Binding {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.token, &self.key, self.clock, self.secret)
-            == (&other.token, &other.key, other.clock, other.secret)
-    }
-}
-
-impl Eq for Binding {}
-
-/// A request that waits for the signature of its proof.
-#[derive(Debug)]
+/// A request that waits for its proof.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProofRequest {
     /// The exchange to answer with.
     pub exchange: ExchangeId,
-    /// What is to be signed.
-    pub sign: SignRequest,
+    /// The method of the request: `htm` of its proof.
+    pub method: &'static str,
+    /// The URL of the request: without its query, `htu` of its proof.
+    pub url: Arc<Url>,
+    /// The nonce that the server sent last.
+    pub nonce: Option<Arc<str>>,
+    credential: Credential,
+}
+
+impl ProofRequest {
+    /// Returns the access token of the request; secret. The proof has its digest, `ath`.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.credential.token()
+    }
 }
 
 /// The proofs of a client.
 #[derive(Debug, Default)]
 pub(super) struct Proofs {
-    current: Option<ProofMaker>,
-    waiting: Vec<WaitingRequest>,
-}
-
-struct ProofMaker {
-    binding: Arc<Binding>,
+    /// The credential, if it is bound to a key.
+    bound: Option<Credential>,
     /// The last nonce of the server.
-    nonce: Option<String>,
-    entropy: Entropy,
+    nonce: Option<Arc<str>>,
+    waiting: Vec<WaitingRequest>,
 }
 
 #[derive(Debug)]
 struct WaitingRequest {
     request: OutgoingRequest,
-    /// The signing input.
-    input: String,
-    private: Secret,
-    is_polled: bool,
+    proof: Option<ProofRequest>,
 }
 
 impl Proofs {
-    pub(super) fn new(binding: Option<&Arc<Binding>>, now: Instant) -> Self {
+    pub(super) fn new(credential: Option<&Credential>) -> Self {
         let mut proofs = Self::default();
-        proofs.replace(binding, now);
+        proofs.replace(credential);
         proofs
     }
 
-    /// Uses another key, or none.
-    pub(super) fn replace(&mut self, binding: Option<&Arc<Binding>>, now: Instant) {
-        self.current = binding.map(|binding| ProofMaker::new(binding, now));
+    /// Uses another credential, or none.
+    pub(super) fn replace(&mut self, credential: Option<&Credential>) {
+        self.bound = credential.filter(|credential| credential.is_bound).cloned();
+        self.nonce = None;
     }
 
     /// Keeps a request that needs a proof; returns it if it needs none.
-    pub(super) fn hold(&mut self, now: Instant, request: OutgoingRequest) -> Option<OutgoingRequest> {
-        let Some(maker) = &mut self.current else { return Some(request) };
-        let (input, private) = maker.signing_input(now, &request);
-        self.waiting.push(WaitingRequest { request, input, private, is_polled: false });
+    pub(super) fn hold(&mut self, request: OutgoingRequest) -> Option<OutgoingRequest> {
+        let Some(credential) = &self.bound else { return Some(request) };
+        let proof = ProofRequest {
+            exchange: request.exchange,
+            method: request.method,
+            url: Arc::clone(&request.url),
+            nonce: self.nonce.clone(),
+            credential: credential.clone(),
+        };
+        self.waiting.push(WaitingRequest { request, proof: Some(proof) });
         None
     }
 
-    /// Returns the next proof to sign.
+    /// Returns the next proof to make.
     pub(super) fn poll(&mut self) -> Option<ProofRequest> {
-        let waiting = self.waiting.iter_mut().find(|waiting| !waiting.is_polled)?;
-        waiting.is_polled = true;
-        let sign = SignRequest {
-            key: SigningKey::Dpop(waiting.private.clone()),
-            algorithm: Algorithm::Es256,
-            input: waiting.input.as_bytes().into(),
-        };
-        Some(ProofRequest { exchange: waiting.request.exchange, sign })
+        self.waiting.iter_mut().find_map(|waiting| waiting.proof.take())
     }
 
     /// Takes the request of an exchange out, without a proof.
-    pub(super) fn take(&mut self, exchange: ExchangeId) -> Option<(OutgoingRequest, String)> {
+    pub(super) fn take(&mut self, exchange: ExchangeId) -> Option<OutgoingRequest> {
         let at = self.waiting.iter().position(|waiting| waiting.request.exchange == exchange)?;
-        let waiting = self.waiting.remove(at);
-        Some((waiting.request, waiting.input))
-    }
-
-    /// Adds the proof to the request of an exchange.
-    pub(super) fn sign(&mut self, exchange: ExchangeId, signature: &[u8]) -> Option<OutgoingRequest> {
-        let (mut request, input) = self.take(exchange)?;
-        request.fields.push(fields::DPOP, join(input, signature).as_bytes());
-        Some(request)
-    }
-
-    /// Takes the head of a response. Returns whether the server asks for another proof.
-    pub(super) fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
-        self.current.as_mut().is_some_and(|maker| maker.handle_head(head))
-    }
-}
-
-impl ProofMaker {
-    fn new(binding: &Arc<Binding>, now: Instant) -> Self {
-        Self {
-            binding: Arc::clone(binding),
-            nonce: None,
-            // Two clients that were given the same credential must not make equal proofs.
-            entropy: Entropy::new(binding.secret, now.as_micros()),
-        }
-    }
-
-    /// Returns the signing input for a request, and the private key.
-    pub(super) fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret) {
-        let mut id = [0; 16];
-        self.entropy.fill(&mut id);
-        let claims = ProofClaims {
-            id: &crate::auth::base64url(&id),
-            method: request.method,
-            url: &proof_url(&request.url),
-            issued_at: self.binding.clock.unix_secs(now),
-            nonce: self.nonce.as_deref(),
-            access_token: Some(self.binding.token.expose()),
-        };
-        (claims.signing_input(&self.binding.key.public), self.binding.key.private.clone())
+        Some(self.waiting.remove(at).request)
     }
 
     /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
     pub(super) fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
+        if self.bound.is_none() {
+            return false;
+        }
         let mut nonces = head::values(head.fields, fields::DPOP_NONCE);
         let nonce = nonces.next().and_then(|nonce| core::str::from_utf8(nonce).ok());
         let Some(nonce) = nonce.filter(|nonce| nonces.next().is_none() && is_nonce(nonce)) else {
@@ -163,14 +108,14 @@ impl ProofMaker {
     }
 }
 
+/// Returns whether a text is a nonce (RFC 9449, 8.1).
+fn is_nonce(text: &str) -> bool {
+    let fits = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.len() <= MAX_NONCE && text.bytes().all(fits)
+}
+
 /// Returns whether a response asks for a proof with its nonce, although that nonce came with another response before.
 fn asks_for_nonce(head: &ResponseHead<'_>) -> bool {
     let challenges = super::parse_challenges(head::values(head.fields, fields::WWW_AUTHENTICATE));
     challenges.iter().any(|challenge| challenge.param("error") == Some("use_dpop_nonce"))
-}
-
-impl fmt::Debug for ProofMaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProofMaker").finish_non_exhaustive()
-    }
 }

@@ -28,7 +28,6 @@ use crate::time::Instant;
 /// Largest number of redirects for one request.
 const MAX_REDIRECTS: u8 = 3;
 /// Largest number of nonces that a server may ask for in the proofs of one request.
-#[cfg(feature = "auth")]
 const MAX_NONCES: u8 = 2;
 /// Longest wait that a server can ask for: a wrong number must not end a stream for years.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3_600);
@@ -160,7 +159,6 @@ impl Client {
         let refusal = (is_unread && matches!(head.status, 401 | 403))
             .then(|| response_from_head(head))
             .filter(HttpResponse::asks_for_credential);
-        #[cfg(feature = "auth")]
         // `handle_head` is called first, because it stores the nonce of every response.
         if self.credentials.proofs.handle_head(head) && x.retries.nonces < MAX_NONCES {
             let Some(mut x) = self.conclude(key) else { return };
@@ -480,7 +478,6 @@ impl Client {
         // This precedes every use of the error: a response may quote the request, and errors are logged (SEC-019).
         match &mut error {
             HttpError::Response(answer) => self.redact(answer),
-            #[cfg(feature = "auth")]
             HttpError::Authorization { refusal: Some(answer), .. } => self.redact(answer),
             _ => {}
         }

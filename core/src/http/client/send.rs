@@ -197,7 +197,7 @@ impl Client {
         let key = self.exchanges.insert(x.until(deadline));
         let exchange = ExchangeId(key);
         let request = OutgoingRequest { exchange, method, url, fields, body, class, idempotent };
-        if let Some(request) = self.credentials.hold_for_proof(self.now, request) {
+        if let Some(request) = self.credentials.hold_for_proof(request) {
             self.exchanges.push_request(request);
         }
     }

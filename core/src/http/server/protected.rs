@@ -10,7 +10,7 @@ use crate::head::Fields;
 use crate::http::fields;
 use crate::json::write_str;
 use crate::raw::RawJson;
-use crate::scope::{OFFLINE_ACCESS, Scopes};
+use crate::scope::Scopes;
 use crate::server::ScopePolicy;
 use crate::sync::{Arc, share};
 use crate::url::{Url, UrlError};
@@ -334,7 +334,7 @@ impl Protected {
             }
         }
         let scopes = scopes.unwrap_or(&self.policy.required);
-        let asked: Scopes = scopes.iter().filter(|scope| *scope != OFFLINE_ACCESS).collect(); // AUTH-060
+        let asked: Scopes = scopes.iter().filter(|scope| *scope != Scopes::OFFLINE_ACCESS).collect(); // AUTH-060
         if !asked.is_empty() {
             add("scope", asked.as_str()); // AUTH-051
         }
@@ -394,7 +394,7 @@ fn check_url(text: &str) -> Result<Url, ProtectedError> {
 
 fn check_scope(scope: &str) -> Result<(), ProtectedError> {
     match scope {
-        OFFLINE_ACCESS => Err(ProtectedError::OfflineAccess),
+        Scopes::OFFLINE_ACCESS => Err(ProtectedError::OfflineAccess),
         scope if !Scopes::is_token(scope) => Err(ProtectedError::Scope(scope.into())),
         _ => Ok(()),
     }

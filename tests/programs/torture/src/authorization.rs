@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use mcp_auth::client::Authorizer;
-use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, GrantType, Scopes};
+use mcp_auth::client::{ClientAuth, ClientCredentials, Config, GrantType, Scopes};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
 use mcp_proto::server::Identity;
 use serde_json::json;

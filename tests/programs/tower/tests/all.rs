@@ -25,8 +25,3 @@ mod sets;
 #[path = "../../../system/tests/conformance/suite.rs"]
 #[expect(dead_code, reason = "only the tests of clients use the rest")]
 mod suite;
-
-/// Where the files of the server expect the steps of the tour, none of which is performed wrongly here.
-#[path = "../../../../adapters/cli/src/tour/step.rs"]
-#[expect(dead_code, reason = "only the command line uses the rest")]
-mod tour;

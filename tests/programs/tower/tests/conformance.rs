@@ -1,10 +1,12 @@
 //! The official conformance suite against the server of `mcp-probe serve --everything`, mounted in axum.
 
+use core::time::Duration;
+
+use mcp_mock::ClockResource;
 use mcp_tower::McpService;
 use tokio::runtime::Runtime;
 
 use crate::evaluation::SuiteRole;
-use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::{serve, sets};
 
 /// Serves everything in axum. Returns the URL; the server stops with the runtime.
@@ -26,7 +28,7 @@ fn serve_everything(runtime: &Runtime) -> String {
 /// Announces ticks of the clock. Never completes.
 async fn announce_ticks(service: McpService, clock: ClockResource) {
     loop {
-        tokio::time::sleep(clock.time_to_tick().unwrap_or(POLL_INTERVAL)).await;
+        tokio::time::sleep(clock.time_to_tick().unwrap_or(Duration::from_millis(100))).await;
         if clock.take_tick() {
             let _ = service.publish(&mcp_proto::Change::Resource(ClockResource::URI.into()));
         }

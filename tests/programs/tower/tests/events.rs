@@ -26,9 +26,9 @@ use tower::ServiceExt as _;
 const DEADLINE: Duration = Duration::from_secs(60);
 const HEARTBEAT: Duration = Duration::from_millis(300);
 /// Certificate of `localhost`, its key, and the root that vouches for it.
-const CERTIFICATE: &[u8] = include_bytes!("../../../../adapters/events/tests/certificates/server.pem");
-const KEY: &[u8] = include_bytes!("../../../../adapters/events/tests/certificates/key.pem");
-const ROOT: &[u8] = include_bytes!("../../../../adapters/events/tests/certificates/root.pem");
+const CERTIFICATE: &[u8] = include_bytes!("../../../../core/events/tests/certificates/server.pem");
+const KEY: &[u8] = include_bytes!("../../../../core/events/tests/certificates/key.pem");
+const ROOT: &[u8] = include_bytes!("../../../../core/events/tests/certificates/root.pem");
 
 fn events() -> (Events, Publisher<Value>) {
     let mut config = SourceConfig::default();

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::layering::source::{self, SourceFile};
-use crate::layering::{assert_none, root};
+use crate::layering::{assert_none, package_sources, root};
 
 /// The packages that the adapters share: each module with the modules of its package that it may use. A row names only modules
 /// above it, so there are no cycles.
@@ -23,6 +23,7 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
             ("tls", "poll io"),
             ("process", "poll clock io"),
             ("durable_file", ""),
+            ("json_file", ""),
             ("sync", "catch"),
             ("session_store", "durable_file"),
             ("task_store", "sync catch durable_file"),
@@ -69,20 +70,21 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Maximum number of modules, and of edges between them.
-const MAX_MODULES: usize = 44;
+const MAX_MODULES: usize = 45;
 const MAX_EDGES: usize = 78;
 
 /// Modules of `mcp-probe` in its largest circle: a connection to a server, and how it fails. No command is among them.
 const MAX_PROBE_CIRCLE: usize = 10;
 
 /// The packages of this workspace that each package may depend on.
-const PACKAGES: &[(&str, &str)] = &[
+pub(super) const PACKAGES: &[(&str, &str)] = &[
     ("core", ""),
+    ("core/oauth", "mcp-proto"),
     ("adapters/std", "mcp-proto"),
-    ("adapters/auth", "mcp-proto mcp-std"),
-    ("adapters/extensions", "mcp-proto"),
+    ("adapters/auth", "mcp-proto mcp-oauth mcp-std"),
+    ("core/extensions", "mcp-proto"),
     ("adapters/runtime", "mcp-proto mcp-std mcp-auth mcp-extensions"),
-    ("adapters/events", "mcp-proto mcp-std mcp-runtime"),
+    ("core/events", "mcp-proto mcp-std mcp-runtime"),
     ("adapters/blocking", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
     ("adapters/threads", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
     ("adapters/smol", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
@@ -90,18 +92,23 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/tower", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-runtime"),
     ("adapters/telemetry", "mcp-proto"),
     ("adapters/redis", "mcp-std"),
-    ("adapters/proxy", "mcp-proto"),
-    ("adapters/trace", "mcp-proto"),
-    ("adapters/sim", "mcp-proto mcp-events"),
+    ("core/proxy", "mcp-proto"),
+    ("core/trace", "mcp-proto mcp-std"),
+    ("core/sim", "mcp-proto mcp-events"),
+    (
+        "adapters/mock",
+        "mcp-proto mcp-std mcp-extensions mcp-events mcp-proto-trace mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio mcp-tower",
+    ),
     ("adapters/c", "mcp-proto"),
+    ("adapters/embedded", "mcp-proto"),
     (
         "adapters/cli",
-        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-proto-trace mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
+        "mcp-proto mcp-oauth mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-proto-trace mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio mcp-mock",
     ),
 ];
 
 fn sources(package: &str) -> Vec<SourceFile> {
-    let mut sources = source::read(&root().join("adapters").join(package).join("src"));
+    let mut sources = source::read(&package_sources(package));
     sources.retain(|s| !source::is_test_file(&s.path));
     sources
 }
@@ -134,7 +141,7 @@ fn edges(package: &str) -> Edges {
             if to != from {
                 edges
                     .entry((from.clone(), to))
-                    .or_insert_with(|| format!("adapters/{package}/src/{}:{line}", source.path));
+                    .or_insert_with(|| format!("{package}/src/{}:{line}", source.path));
             }
         }
     }

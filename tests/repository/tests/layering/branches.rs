@@ -6,7 +6,7 @@
 //! between the eras: they have none.
 
 use crate::layering::source::{self, SourceFile};
-use crate::layering::{assert_none, root};
+use crate::layering::{assert_none, package_sources};
 
 const ADAPTERS: [&str; 13] = [
     "std",
@@ -91,7 +91,7 @@ fn branches_of_the_protocol_in_adapters_are_those_of_the_table() {
     let mut found = Vec::new();
     let mut rows: Vec<&str> = ROWS.iter().map(|(file, ..)| *file).collect();
     for adapter in ADAPTERS {
-        for source in source::read(&root().join("adapters").join(adapter).join("src")) {
+        for source in source::read(&package_sources(adapter)) {
             let file = format!("{adapter}/src/{}", source.path);
             let is_other = ["guide/", "process/"].iter().any(|other| source.path.starts_with(other));
             if source::is_test_file(&source.path) || is_other {
@@ -101,12 +101,12 @@ fn branches_of_the_protocol_in_adapters_are_those_of_the_table() {
             let allowed = ROWS.iter().find(|(row, ..)| *row == file).map_or(0, |(_, count, _)| *count);
             rows.retain(|row| *row != file || lines.is_empty());
             if lines.len() != allowed {
-                found.push(format!("adapters/{file}: {} branches, {allowed} in the table:", lines.len()));
+                found.push(format!("{file}: {} branches, {allowed} in the table:", lines.len()));
                 found.extend(lines.iter().map(|n| format!("  {n}: {}", source.line(*n).trim())));
             }
         }
     }
-    found.extend(rows.iter().map(|row| format!("adapters/{row} has no branch any more")));
+    found.extend(rows.iter().map(|row| format!("{row} has no branch any more")));
     assert_none("branches of the protocol outside of the core", &found);
 }
 

@@ -51,10 +51,11 @@ fn counts_are_printed() {
     let mut text = String::new();
     let folders = [
         "core/src",
+        "core/oauth/src",
         "adapters/std/src",
         "adapters/auth/src",
-        "adapters/extensions/src",
-        "adapters/events/src",
+        "core/extensions/src",
+        "core/events/src",
         "adapters/runtime/src",
         "adapters/blocking/src",
         "adapters/threads/src",
@@ -63,9 +64,10 @@ fn counts_are_printed() {
         "adapters/tower/src",
         "adapters/telemetry/src",
         "adapters/redis/src",
-        "adapters/proxy/src",
-        "adapters/trace/src",
-        "adapters/sim/src",
+        "core/proxy/src",
+        "core/trace/src",
+        "core/sim/src",
+        "adapters/mock/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];

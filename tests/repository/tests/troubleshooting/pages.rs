@@ -17,7 +17,7 @@ pub(crate) struct Page {
 /// Returns the pages of all guides whose names begin with `troubleshooting`.
 pub(crate) fn read(root: &Path) -> Vec<Page> {
     let mut pages = Vec::new();
-    for folder in ["core/src/guide", "adapters/runtime/src/guide", "adapters/events/src"] {
+    for folder in ["core/src/guide", "adapters/runtime/src/guide", "core/events/src"] {
         for entry in fs::read_dir(root.join(folder)).expect("the folder of a guide") {
             let name = entry.expect("a directory entry").file_name().into_string().expect("UTF-8");
             if name.starts_with("troubleshooting") && name.ends_with(".md") {

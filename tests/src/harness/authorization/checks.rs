@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use mcp_proto::auth::{Event, Fetch};
+use mcp_oauth::{Event, Fetch};
 use mcp_proto::http::client::Url;
 
 use super::message::{Reply, Request};

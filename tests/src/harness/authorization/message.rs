@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use mcp_proto::auth::{Fetch, FetchFailure, FetchResponse};
+use mcp_oauth::{Fetch, FetchFailure, FetchResponse};
 use mcp_proto::head::Fields;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

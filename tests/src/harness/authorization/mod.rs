@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     AccessToken, AssertionRequest, ClientCredentials, Config, DpopKey, Error, Event, FetchFailure, Flow,
     RedirectOutcome, Secret, TokenRecord, Trigger, UserCode,
 };
@@ -439,7 +439,7 @@ impl World {
         self.store.get(key).map(|text| Secret::from(&**text))
     }
 
-    fn answer_fetch(&mut self, flow: &mut Flow, fetch: &mcp_proto::auth::Fetch) {
+    fn answer_fetch(&mut self, flow: &mut Flow, fetch: &mcp_oauth::Fetch) {
         let request = Request::new(fetch);
         self.checks.learn(&request);
         self.checks.check_request(fetch, &request);

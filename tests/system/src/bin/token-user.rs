@@ -17,8 +17,8 @@ use mcp_auth::client::{
     TokenStore,
 };
 use mcp_blocking::Client;
+use mcp_oauth::{Config, Error as AuthorizationError, Fetch, FetchFailure, FetchResponse, Secret};
 use mcp_proto::CallOptions;
-use mcp_proto::auth::{Config, Error as AuthorizationError, Fetch, FetchFailure, FetchResponse, Secret};
 use mcp_proto::client::Config as ClientConfig;
 use serde_json::json;
 

@@ -8,10 +8,10 @@ use mcp_auth::client::{
     Cancellation, ClientKey, Fetcher as _, HttpFetcher, MemoryStore, TokenStore as _, generate_dpop_key,
     sign_dpop,
 };
-use mcp_proto::AuthChallenge;
-use mcp_proto::auth::{
+use mcp_oauth::{
     AccessToken, Config, Error, Event, Flow, RedirectOutcome, SigningKey, Trigger, redirect_query,
 };
+use mcp_proto::AuthChallenge;
 use mcp_proto::http::client::Url;
 use mcp_proto::{Entropy, Instant};
 use mcp_std::{Clock, entropy};

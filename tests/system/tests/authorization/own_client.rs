@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use mcp_auth::client::{Authorizer, Browser, BrowserLogin};
-use mcp_proto::auth::Config as AuthConfig;
+use mcp_oauth::Config as AuthConfig;
 use mcp_proto::client::Config;
 use mcp_proto::model::{ElicitParams, ElicitResult};
 use mcp_proto::{EntryKind, RpcError, VersionSet};

@@ -5,7 +5,7 @@ use std::thread;
 
 use core::time::Duration;
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     AccessToken, Algorithm, ClientAuth, ClientCredentials, Config, DpopMode, GrantType, Trigger,
 };
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::{io, thread};
 
 use async_io::block_on;
 use mcp_auth::client::{Authorizer, PasteLogin};
-use mcp_proto::auth::{Config as AuthConfig, ErrorKind, Step};
+use mcp_oauth::{Config as AuthConfig, ErrorKind, Step};
 use mcp_proto::client::Config;
 use mcp_proto::http::client::Url;
 use mcp_proto::model::{CallToolResult, SubscriptionFilter};

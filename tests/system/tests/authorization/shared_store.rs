@@ -9,7 +9,7 @@ use std::time::Instant;
 use std::{fs, thread};
 
 use mcp_auth::client::{Authorizer, Browser, BrowserLogin, Cancellation, FileStore};
-use mcp_proto::auth::Config;
+use mcp_oauth::Config;
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 

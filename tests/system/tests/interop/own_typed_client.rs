@@ -15,7 +15,7 @@ use crate::peers::{is_node_ready, node, peers};
 use crate::run::print_line;
 
 /// A small image.
-const PICTURE: &[u8] = include_bytes!("../../../../adapters/cli/src/serve/everything/dot.png");
+const PICTURE: &[u8] = include_bytes!("../../../../adapters/mock/src/everything/dot.png");
 
 /// Performs the steps of a file with an SDK server.
 fn run_steps(server: &str, args: &[OsString], steps: &[Value]) {

@@ -625,9 +625,14 @@ fn http_client() {
         });
     }
     #[cfg(feature = "authorize")]
-    while let Some(proof) = client.authorization().poll_proof() {
-        black_box(&proof.sign);
-        client.authorization().handle_proof(now, proof.exchange, black_box(&[0; 64]));
+    while let Some(request) = client.authorization().poll_proof() {
+        let key = mcp_oauth::DpopKey { private: black_box("k").into(), public: black_box([0; 64]) };
+        let clock = mcp_proto::Anchor::new(mcp_proto::Instant::ZERO, black_box(0));
+        let mut proofs = mcp_oauth::DpopProofs::new(key, clock, black_box([7; 32]), now);
+        let nonce = request.nonce.as_deref();
+        let sign = proofs.begin(now, request.method, &request.url, nonce, request.token());
+        black_box(&sign);
+        client.authorization().handle_proof(now, request.exchange, &sign.finish(black_box(&[0; 64])));
     }
     pool.handle_timeout(now);
     client.handle_timeout(now);
@@ -642,7 +647,7 @@ fn authorize(
     challenges: alloc::vec::Vec<mcp_proto::AuthChallenge>,
 ) -> Option<mcp_proto::http::client::Credential> {
     use alloc::sync::Arc;
-    use mcp_proto::auth::{
+    use mcp_oauth::{
         AssertionRequest, ClientAuth, ClientCredentials, Config, DpopKey, Event, FetchFailure, FetchResponse,
         Flow, GrantType, IdentityProvider, Secret, Trigger,
     };
@@ -701,7 +706,7 @@ fn authorize(
             }
             Event::Authorized(token) => {
                 return match token.dpop {
-                    Some(key) => Credential::dpop(&token.token, key, clock, black_box([7; 32])).ok(),
+                    Some(_) => Credential::dpop(token.token.expose()).ok(),
                     None => Credential::bearer(token.token.expose()).ok(),
                 };
             }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use mcp_proto::auth::{
+use mcp_oauth::{
     AssertionRequest, ClientAuth, ClientCredentials, DpopMode, Fetch, FetchFailure, FetchResponse, GrantType,
     Secret, UserCode,
 };

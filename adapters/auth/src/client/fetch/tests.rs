@@ -11,8 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use mcp_oauth::{Config, Event, Flow, Trigger};
 use mcp_proto::Entropy;
-use mcp_proto::auth::{Config, Event, Flow, Trigger};
 use mcp_proto::head::Fields;
 use mcp_proto::http::client::Url;
 use mcp_std::Clock;

@@ -1,6 +1,7 @@
 //! The demonstration server on `mcp-tokio`.
 
 use ::tokio::time::sleep;
+use mcp_mock::tokio::router as mock_router;
 use mcp_tokio::LocalRouter as Router;
 
 use crate::tokio_runtime::block_on;
@@ -10,17 +11,8 @@ mod adapter {
     pub(super) use mcp_tokio::*;
 }
 
-macro_rules! handler {
-    (|$cx:tt, $($rest:tt)*) => {
-        async move |$cx: &mut mcp_tokio::Cx, $($rest)*
-    };
-}
-
 #[path = "../on_future.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the futures of each adapter")]
 mod on_future;
-#[path = "../tools/mod.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
-mod tools;
 
 pub(in crate::serve) use on_future::run;

@@ -52,7 +52,9 @@ pub(super) fn parse(
         // `local` and `remote` are those of opencode, and `local` that of Copilot.
         Some("stdio" | "local") => false,
         Some("http" | "sse" | "streamable-http" | "streamable_http" | "streamableHttp" | "remote") => true,
-        Some(_) => return Err(at.member("type").failure("must be stdio, http or sse, or local or remote")),
+        Some(_) => {
+            return Err(at.member("type").failure("must be stdio, http or sse, or local or remote").into());
+        }
         None => !entry.contains_key("command"),
     };
     if is_remote { remote(entry, at, variables) } else { program(entry, at, variables, kind.as_deref()) }
@@ -67,13 +69,15 @@ fn remote(
     let (url_at, url) = match (found, entry.get("source").and_then(Value::as_str)) {
         (Some(found), _) => found,
         (None, Some("extension")) => {
-            return Err(at.failure("comes from an extension of the editor, which alone knows its command"));
+            return Err(at
+                .failure("comes from an extension of the editor, which alone knows its command")
+                .into());
         }
-        (None, _) => return Err(at.failure("has neither `command` nor `url`")),
+        (None, _) => return Err(at.failure("has neither `command` nor `url`").into()),
     };
     let url = text(url, &url_at, variables)?;
     if !args::is_url(&url) {
-        return Err(url_at.failure("must be an http or https URL"));
+        return Err(url_at.failure("must be an http or https URL").into());
     }
     let headers_at = at.member("headers");
     let headers = texts_by_name(entry, "headers", at, variables)?.into_iter();
@@ -100,7 +104,7 @@ fn program(
         Value::Array(_) if kind == Some("local") => {
             let mut words = texts(Some(command), &command_at, variables)?;
             if words.is_empty() {
-                return Err(command_at.failure("must not be empty"));
+                return Err(command_at.failure("must not be empty").into());
             }
             (words.remove(0), words, Vec::new())
         }
@@ -156,5 +160,5 @@ fn texts_by_name(
 /// Returns a string with its variables replaced.
 fn text(value: &Value, at: &Location, variables: &Variables) -> Result<String, CommandFailure> {
     let value = value.as_str().ok_or_else(|| at.failure("must be a string"))?;
-    variables.expand(value).map_err(|why| at.failure(&why))
+    variables.expand(value).map_err(|why| at.failure(&why).into())
 }

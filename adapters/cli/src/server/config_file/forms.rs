@@ -43,7 +43,7 @@ pub(super) fn find_servers<'a>(
         return Ok((with_projects(None, projects, top), top.clone()));
     }
     let why = "has no `mcpServers` and no `servers`, nor `context_servers`, `mcp` or `projects`";
-    Err(top.failure(why).with_hint(FORMS_HINT))
+    Err(top.failure(why).with_hint(FORMS_HINT).into())
 }
 
 /// Returns the entries of one object of servers.

@@ -5,8 +5,8 @@ use core::task::Waker;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::{io, thread};
 
-use mcp_proto::auth::{AccessToken, Error, Registration, Step, Trigger};
-use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};
+use mcp_auth::client::{AccessToken, DpopProofs, Error, Registration, Step, Trigger};
+use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, ProofRequest, Url};
 use mcp_proto::{Anchor, DeprecatedFeature, Diagnostic, Instant};
 
 use mcp_auth::client::{Authorizer, Cancellation};
@@ -21,6 +21,8 @@ pub(super) struct Authorization {
     server: Url,
     /// The token that was used last.
     token: Option<AccessToken>,
+    /// For that token, if it is bound to a key.
+    proofs: Option<DpopProofs>,
     /// Unix time as the credential of that token has it.
     anchor: Anchor,
     running: Option<RunningFlow>,
@@ -56,13 +58,13 @@ impl Drop for Notify {
 
 impl Authorization {
     pub(super) fn new(authorizer: Authorizer, server: Url) -> Self {
-        let (token, anchor) = (None, Anchor::default());
         let cancellation = Cancellation::new();
         Self {
             authorizer,
             server,
-            token,
-            anchor,
+            token: None,
+            proofs: None,
+            anchor: Anchor::default(),
             running: None,
             cancellation,
             has_reported_registration: false,
@@ -96,14 +98,22 @@ impl Authorization {
         // First, so that the outcome of a flow answers the challenge that is open now.
         let mut has_output = self.start_flow(client, now, clock, waker);
         has_output |= self.finish_flow(client, now, clock);
-        while let Some(proof) = client.authorization().poll_proof() {
-            match self.authorizer.sign(&proof.sign) {
-                Ok(signature) => client.authorization().handle_proof(now, proof.exchange, &signature),
-                Err(why) => client.authorization().fail_proof(now, proof.exchange, &why),
+        while let Some(request) = client.authorization().poll_proof() {
+            match self.prove(now, &request) {
+                Ok(proof) => client.authorization().handle_proof(now, request.exchange, &proof),
+                Err(why) => client.authorization().fail_proof(now, request.exchange, &why),
             }
             has_output = true;
         }
         has_output
+    }
+
+    fn prove(&mut self, now: Instant, request: &ProofRequest) -> Result<String, String> {
+        let Some(proofs) = &mut self.proofs else { return Err(String::from("the token has no key")) };
+        let nonce = request.nonce.as_deref();
+        let sign = proofs.begin(now, request.method, &request.url, nonce, request.token());
+        let signature = self.authorizer.sign(&sign)?;
+        Ok(sign.finish(&signature))
     }
 
     /// Makes the credential anew if Unix time has jumped: the machine slept, which the monotonic clock does not see, or
@@ -236,7 +246,8 @@ impl Authorization {
         let credential = match token.dpop.clone() {
             Some(key) => {
                 let secret = mcp_std::entropy::seed().map_err(|error| failed(error.to_string()))?;
-                Credential::dpop(&token.token, key, anchor, secret)
+                self.proofs = Some(DpopProofs::new(key, anchor, secret, clock.now()));
+                Credential::dpop(token.token.expose())
             }
             None => Credential::bearer(token.token.expose()),
         };
@@ -261,8 +272,8 @@ impl Drop for Authorization {
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
+    use mcp_auth::client::{Config, TokenRecord};
     use mcp_proto::VersionSet;
-    use mcp_proto::auth::{Config, TokenRecord};
     use mcp_proto::http::client::{Config as Http, ConnectionPool, PoolLimits};
 
     use super::*;

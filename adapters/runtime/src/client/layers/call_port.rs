@@ -10,7 +10,9 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use mcp_proto::client::{TaskHandle, TaskRequest, request_name};
 use mcp_proto::model::{CallToolParams, Map, RequestParams};
@@ -42,15 +44,10 @@ impl CallPort {
         Self { state: Arc::default(), observer }
     }
 
-    /// Locks the state. The lock is never held while other code runs.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn post(&self, mut request: ClientRequest) -> OutcomeReceiver<RawJson> {
         request.set_current_context(self.observer.as_deref());
         let (sender, receiver) = OutcomeReceiver::new(false);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_closed {
             drop(state);
             sender.send(Err(cancelled()));
@@ -66,7 +63,7 @@ impl CallPort {
     }
 
     fn wake_driver(&self) {
-        let driver = self.lock().driver.take();
+        let driver = lock(&self.state).driver.take();
         if let Some(driver) = driver {
             driver.wake();
         }
@@ -74,7 +71,7 @@ impl CallPort {
 
     /// Ends all waits, also those that begin later.
     fn close(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         // First, so that a request which is posted from now on ends at once.
         state.is_closed = true;
         state.driver = None;
@@ -155,7 +152,7 @@ impl<F: Future<Output = Result<RawJson, Error>>> PortDriver<F> {
         start: &dyn Fn(ClientRequest) -> F,
     ) -> Poll<T> {
         // A wake-up by what this poll itself does would be spurious.
-        self.port.lock().driver = None;
+        lock(&self.port.state).driver = None;
         for _ in 0..MAX_ROUNDS_PER_POLL {
             if let Poll::Ready(outcome) = layers(cx) {
                 return Poll::Ready(outcome);
@@ -172,7 +169,7 @@ impl<F: Future<Output = Result<RawJson, Error>>> PortDriver<F> {
 
     /// Starts and polls calls. Returns whether one has ended.
     fn poll_calls(&mut self, cx: &mut Context<'_>, start: &dyn Fn(ClientRequest) -> F) -> bool {
-        let posted = core::mem::take(&mut self.port.lock().posted);
+        let posted = core::mem::take(&mut lock(&self.port.state).posted);
         for (request, sender) in posted {
             if !sender.is_abandoned() {
                 self.calls.push((Some(sender), Box::pin(start(request))));
@@ -195,7 +192,7 @@ impl<F: Future<Output = Result<RawJson, Error>>> PortDriver<F> {
 
     /// Registers the task for wake-ups. Returns `false` if there is something to do already.
     fn rest(&self, waker: &Waker) -> bool {
-        let mut state = self.port.lock();
+        let mut state = lock(&self.port.state);
         let is_abandoned =
             |sender: &Option<OutcomeSender<RawJson>>| sender.as_ref().is_none_or(OutcomeSender::is_abandoned);
         if !state.posted.is_empty() || self.calls.iter().any(|(sender, _)| is_abandoned(sender)) {

@@ -9,7 +9,9 @@ use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 use std::thread;
 use std::time::Instant as StdInstant;
 
@@ -546,10 +548,6 @@ fn wake_all(wakers: Wakers) {
 }
 
 impl LeaderQueue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether this thread is running the leader of this queue.
     fn is_within_scope(&self) -> bool {
         let at = core::ptr::from_ref(self).addr();
@@ -558,7 +556,7 @@ impl LeaderQueue {
 
     /// Returns the number of events so far.
     pub(super) fn events_seen(&self) -> u64 {
-        self.lock().events_seen
+        lock(&self.0).events_seen
     }
 
     /// Selects who watches the descriptors, before the leader checks for readiness. Returns whether it is the reactor.
@@ -566,7 +564,7 @@ impl LeaderQueue {
     /// The reactor is needed if waiters are polled on different pollers: a poller waits only while its thread is idle.
     pub(super) fn select_reactor(&self) -> bool {
         let poller = current_poller_id();
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let use_reactor =
             state.waiters_elsewhere > 0 || (!state.waiters.is_empty() && state.home_poller != poller);
         state.watching_poller = poller.filter(|_| !use_reactor);
@@ -575,12 +573,12 @@ impl LeaderQueue {
 
     /// Returns whether the connection has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.lock().is_over
+        lock(&self.0).is_over
     }
 
     /// Ends the leader's turn and publishes the state after it.
     pub(super) fn end_turn(&self, seen: u64, over: bool) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let has_changed = state.events_seen != seen || state.is_over != over;
         state.has_leader = false;
         (state.events_seen, state.is_over) = (seen, over);
@@ -637,7 +635,7 @@ impl Wake for LeaderQueue {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         // If `has_work` was set before, waiters have been woken already: add one.
         let max = if core::mem::replace(&mut state.has_work, true) { 1 } else { MAX_WOKEN };
         let wakers = state.select_wakers(max);
@@ -658,7 +656,7 @@ impl WaiterGuard {
     /// Do not call it when an outcome is available.
     pub(super) fn try_lead(&mut self, waker: &Waker) -> bool {
         let poller = current_poller_id();
-        let mut guard = self.leader_queue.lock();
+        let mut guard = lock(&self.leader_queue.0);
         let state = &mut *guard;
         let mut before = None;
         // A waiter that polls again becomes the latest one, and the next leader is searched from there.
@@ -704,7 +702,7 @@ impl WaiterGuard {
     /// Leaves the queue.
     pub(super) fn leave(&mut self) {
         let Some(at) = self.ticket.take() else { return };
-        let mut state = self.leader_queue.lock();
+        let mut state = lock(&self.leader_queue.0);
         let gone = state.remove(at);
         // The waiter may have been woken to lead, so others are woken in its place.
         let wakers = state.select_wakers(MAX_WOKEN);
@@ -797,7 +795,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                let state = queue.lock();
+                let state = lock(&queue.0);
                 let woken = tasks.iter().any(|task| task.woken.0.load(Ordering::SeqCst) > 0);
                 // An active leader checks again at the end of its turn.
                 let holds = woken || state.has_leader || !state.has_work || state.waiters.is_empty();

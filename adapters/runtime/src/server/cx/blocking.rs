@@ -6,11 +6,11 @@ use core::future::poll_fn;
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll, Waker};
 use std::panic::{catch_unwind, resume_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use mcp_std::catch;
-use mcp_std::sync::BlockingPool;
+use mcp_std::sync::{BlockingPool, lock};
 
 use super::{AsyncCx, CallState, Cx};
 use crate::server::cx::Backend;
@@ -73,12 +73,8 @@ enum WorkState<T> {
 }
 
 impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, WorkState<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn poll(&self, cx: &Context<'_>) -> Poll<WorkOutcome<T>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         match core::mem::replace(&mut *state, WorkState::Abandoned) {
             WorkState::Ended(outcome) => Poll::Ready(outcome),
             WorkState::Pending(_) | WorkState::Abandoned => {
@@ -89,11 +85,11 @@ impl<T> Shared<T> {
     }
 
     fn is_abandoned(&self) -> bool {
-        matches!(*self.lock(), WorkState::Abandoned)
+        matches!(*lock(&self.0), WorkState::Abandoned)
     }
 
     fn end(&self, outcome: WorkOutcome<T>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if let WorkState::Pending(waker) = &mut *state {
             let waker = waker.take();
             *state = WorkState::Ended(outcome);
@@ -117,7 +113,7 @@ struct Waiting<T> {
 
 impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
-        let left = core::mem::replace(&mut *self.shared.lock(), WorkState::Abandoned);
+        let left = core::mem::replace(&mut *lock(&self.shared.0), WorkState::Abandoned);
         drop(left);
         self.abandonment.tell();
     }
@@ -147,7 +143,7 @@ impl<T> Job<T> {
 
 impl<T> Drop for Job<T> {
     fn drop(&mut self) {
-        if matches!(*self.shared.lock(), WorkState::Pending(_)) {
+        if matches!(*lock(&self.shared.0), WorkState::Pending(_)) {
             let dropped = Box::new("the threads for blocking work have shut down");
             self.shared.end((Err(dropped), core::mem::take(&mut self.state)));
         }

@@ -216,28 +216,39 @@ impl State {
 
     /// Registers the schemas of tools, for arguments that are repeated in header fields.
     pub(super) fn register_tools(&mut self, handler: &mut impl Handler) -> Result<(), Error> {
-        // Those that the handler does not name again are removed below.
-        let mut removed = core::mem::take(&mut self.tool_names);
-        let mut first_error = None;
-        let visited = catch(|| {
-            handler.for_each_tool(&mut |name, schema| {
-                removed.retain(|other| other != name);
-                self.tool_names.push(name.into());
-                if let Err(why) = self.server.set_tool_schema(name, schema) {
-                    let why =
-                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                    first_error.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
-                }
-            })
-        });
-        if let Err(panic) = visited {
-            // Keep the previous names, so that their schemas can be removed later.
-            self.tool_names.append(&mut removed);
-            first_error.get_or_insert_with(|| io::Error::other(panic.to_string()));
-        }
-        removed.iter().for_each(|name| self.server.remove_tool_schema(name));
-        first_error.map_or(Ok(()), |error| Err(Error::Io(error)))
+        register_tools(&mut self.server, &mut self.tool_names, |visit| handler.for_each_tool(visit))
     }
+}
+
+/// Registers the schemas of the tools that `for_each` visits, and removes those of `names` that it does not name again.
+///
+/// # Errors
+///
+/// The schema of a tool cannot be served over HTTP, or `for_each` panics; the others are registered.
+pub fn register_tools(
+    server: &mut http::Server,
+    names: &mut Vec<String>,
+    for_each: impl FnOnce(&mut dyn FnMut(&str, &mcp_proto::RawJson)),
+) -> Result<(), Error> {
+    let mut removed = core::mem::take(names);
+    let mut first_error = None;
+    let visited = catch(|| {
+        for_each(&mut |name, schema| {
+            removed.retain(|other| other != name);
+            names.push(name.into());
+            if let Err(why) = server.set_tool_schema(name, schema) {
+                let why = alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
+                first_error.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
+            }
+        });
+    });
+    if let Err(panic) = visited {
+        // Keep the previous names, so that their schemas can be removed later.
+        names.append(&mut removed);
+        first_error.get_or_insert_with(|| io::Error::other(panic.to_string()));
+    }
+    removed.iter().for_each(|name| server.remove_tool_schema(name));
+    first_error.map_or(Ok(()), |error| Err(Error::Io(error)))
 }
 
 impl ServerLoop for State {

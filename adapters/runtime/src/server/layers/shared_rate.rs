@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::{io, thread};
 
@@ -69,12 +71,6 @@ impl Now {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl SharedRate {
     /// Starts the thread.
     pub(super) fn start(rate: TokenRate, buckets: SharedBuckets) -> io::Result<Self> {
@@ -97,7 +93,7 @@ impl SharedRate {
         table: &mut BucketTable,
         take: impl FnOnce(&mut BucketTable) -> Result<(), Duration>,
     ) -> Result<(), Duration> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         state.rate = rate;
         for (key, full_at) in core::mem::take(&mut state.news) {
             if let Some(bucket) = table.buckets.get_mut(&key) {
@@ -126,7 +122,7 @@ impl SharedRate {
 
 impl Drop for SharedRate {
     fn drop(&mut self) {
-        self.0.lock().end = Some(Instant::now() + FINISH_TIMEOUT);
+        lock(&self.0.state).end = Some(Instant::now() + FINISH_TIMEOUT);
         self.0.changed.notify_one();
     }
 }
@@ -134,7 +130,7 @@ impl Drop for SharedRate {
 /// Adds to the store what was counted, until the end of the limit. Nobody waits for the last round.
 fn count(shared: &Shared, buckets: &SharedBuckets) {
     loop {
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         while state.uncounted.is_empty() && state.end.is_none() {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -144,7 +140,7 @@ fn count(shared: &Shared, buckets: &SharedBuckets) {
         drop(state);
         let pause =
             if count_once(shared, buckets, nanos_since_1970).is_ok() { INTERVAL } else { RETRY_AFTER };
-        let state = shared.lock();
+        let state = lock(&shared.state);
         drop(shared.changed.wait_timeout_while(state, pause, |state| state.end.is_none()));
     }
 }
@@ -152,11 +148,11 @@ fn count(shared: &Shared, buckets: &SharedBuckets) {
 /// Adds to the store what was counted, key by key, with the clock of the store. An error is one of the store itself: the limit
 /// of this process holds meanwhile. What was counted may be old when the store is back, so it is dropped.
 fn count_once(shared: &Shared, buckets: &SharedBuckets, wall: impl Fn() -> u64) -> Result<(), ()> {
-    let mut state = shared.lock();
+    let mut state = lock(&shared.state);
     let (counted, rate) = (core::mem::take(&mut state.uncounted), state.rate);
     drop(state);
     for (key, Counted { calls, since }) in counted {
-        if shared.lock().end.is_some_and(|end| Instant::now() >= end) {
+        if lock(&shared.state).end.is_some_and(|end| Instant::now() >= end) {
             return Ok(());
         }
         let add = |full_at: u64| {
@@ -166,7 +162,7 @@ fn count_once(shared: &Shared, buckets: &SharedBuckets, wall: impl Fn() -> u64) 
         };
         // A panic would end the thread, and with it the limit of all processes.
         match catch_unwind(AssertUnwindSafe(|| buckets.change(key, add))) {
-            Ok(Ok(Some(full_at))) => shared.lock().news.push((key, full_at)),
+            Ok(Ok(Some(full_at))) => lock(&shared.state).news.push((key, full_at)),
             // This key has no luck; the others may.
             Ok(Ok(None) | Err(SessionStoreError::Full)) => {}
             Ok(Err(_)) | Err(_) => return Err(()),
@@ -263,12 +259,12 @@ mod tests {
         for millis in 0..2000 {
             // What the store has said arrives while there are further calls.
             if millis % 50 == 20 {
-                process.limit.0.lock().news.append(&mut late);
+                lock(&process.limit.0.state).news.append(&mut late);
             }
             assert_eq!(process.take(1, millis), Ok(()), "{millis}");
             if millis % 50 == 49 {
                 process.count(millis).unwrap();
-                late.append(&mut process.limit.0.lock().news);
+                late.append(&mut lock(&process.limit.0.state).news);
             }
         }
     }
@@ -292,7 +288,7 @@ mod tests {
         let store = MemorySessionStore::new();
         let process = Process::new(&store, TokenRate::new(1000, HOUR, 1000));
         let now = Now::at(0);
-        let mut state = process.limit.0.lock();
+        let mut state = lock(&process.limit.0.state);
         state.uncounted.insert(1, Counted { calls: 3, since: now });
         state.end = Some(Instant::now() + HOUR);
         drop(state);
@@ -300,7 +296,7 @@ mod tests {
         let full_at = process.buckets.change(1, |full_at| (full_at, HOUR)).unwrap();
         assert_eq!(full_at, Some(now.wall + 3 * 3_600_000_000));
         // Nothing is written after the time for it.
-        let mut state = process.limit.0.lock();
+        let mut state = lock(&process.limit.0.state);
         state.uncounted.insert(1, Counted { calls: 3, since: now });
         state.end = Some(Instant::now());
         drop(state);
@@ -313,7 +309,7 @@ mod tests {
         let mut process = Process::new(&MemorySessionStore::new(), TokenRate::new(10, HOUR, 10));
         let now = (process.rate, Now::at(0));
         process.limit.take(now, (1, 100), &mut process.table, |_| Ok(())).unwrap();
-        assert!(process.limit.0.lock().uncounted.is_empty());
+        assert!(lock(&process.limit.0.state).uncounted.is_empty());
     }
 
     #[test]

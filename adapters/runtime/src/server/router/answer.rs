@@ -21,11 +21,11 @@ use mcp_std::{catch, catch_async};
 
 use super::flavor::{FallbackCall, Functions, Futures, Local, Shared, Sharing, StoredHandler};
 use super::layer::{LayerRef, Middleware, Next, intercept_future};
-use super::updates::lock;
 use super::{Flavor, Router, RouterState};
 use crate::server::attachments::Attachments;
 use crate::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
 use crate::server::handler::{AsyncHandler, Handler, HandlerFailure};
+use mcp_std::sync::lock;
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]

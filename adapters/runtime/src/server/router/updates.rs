@@ -3,7 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+
+use mcp_std::sync::lock;
 
 use mcp_proto::Diagnostic;
 #[cfg(feature = "http")]
@@ -142,11 +144,6 @@ impl<C> fmt::Debug for ChangeQueue<C> {
             ChangeQueueState::Forwarded(outer) => outer.fmt(f),
         }
     }
-}
-
-/// Locks a mutex, ignoring poison. Only for state that stays consistent if a holder panics.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<F: Flavor> RouterUpdates<F> {

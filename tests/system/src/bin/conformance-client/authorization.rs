@@ -10,11 +10,11 @@ use mcp_auth::client::{
     Authorizer, Cancellation, ClientKey, Interaction, RedirectEnd, RedirectPage, RedirectReceiver,
 };
 use mcp_blocking::Error;
-use mcp_proto::EntryKind;
-use mcp_proto::auth::{
+use mcp_oauth::{
     AssertionRequest, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret,
     redirect_query,
 };
+use mcp_proto::EntryKind;
 use mcp_proto::http::client::Url;
 use mcp_system_tests::adapters::{AdapterKind, ServerLocation};
 use serde_json::{Value, json};

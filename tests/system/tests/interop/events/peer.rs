@@ -24,7 +24,7 @@ use crate::peers::package;
 use crate::run::{DEADLINE, bypass_proxies};
 
 /// The root that vouches for the certificates of these tests.
-const ROOT: &[u8] = include_bytes!("../../../../../adapters/events/tests/certificates/root.pem");
+const ROOT: &[u8] = include_bytes!("../../../../../core/events/tests/certificates/root.pem");
 /// A URL of this machine where nobody listens.
 pub(super) const NOBODY: &str = "https://localhost:1/hook";
 /// Name of the user of all tests.
@@ -32,7 +32,7 @@ pub(super) const USER: &str = "ann";
 
 /// Returns a file of the certificate of `localhost`: `server.pem`, its `key.pem`, or `root.pem`.
 pub(super) fn certificate(name: &str) -> PathBuf {
-    package().join("../../adapters/events/tests/certificates").join(name)
+    package().join("../../core/events/tests/certificates").join(name)
 }
 
 /// A program that prints JSON lines, and may take commands on its input. Dropping it kills it.

@@ -1,1 +1,0 @@
-../../std/src/fuzz_tests.rs

@@ -1,1 +1,0 @@
-../../std/src/folder_in_tests.rs

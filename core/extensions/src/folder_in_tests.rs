@@ -1,0 +1,1 @@
+../../../adapters/std/src/folder_in_tests.rs

@@ -1,0 +1,1 @@
+../../../adapters/std/src/fuzz_tests.rs
