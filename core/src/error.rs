@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 pub use authorization::AuthorizationError;
+#[cfg(feature = "http")]
 pub(crate) use http::quoted;
 pub use http::{AuthChallenge, HttpError, HttpResponse};
 

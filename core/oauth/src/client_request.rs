@@ -204,7 +204,7 @@ impl ClientRequest {
     fn send(&self) -> RequestStep {
         let mut fields = json_fields();
         fields.push("Content-Type", b"application/x-www-form-urlencoded");
-        let mut body = Form::new();
+        let mut body = Form::default();
         for (name, value) in &self.params {
             body.push(name, value.expose());
         }

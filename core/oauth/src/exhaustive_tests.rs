@@ -61,7 +61,7 @@ fn exhaustive_forms_are_read_as_they_were_written() {
             });
             for (name, encoded_name) in &texts {
                 for (value, encoded_value) in &texts {
-                    let mut form = Form::new();
+                    let mut form = Form::default();
                     form.push(name, value);
                     form.push("b", name);
                     let text = form.into_string();

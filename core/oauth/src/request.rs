@@ -147,11 +147,6 @@ pub struct Form {
 }
 
 impl Form {
-    /// Creates an empty form.
-    pub const fn new() -> Self {
-        Self { text: String::new() }
-    }
-
     /// Adds a parameter.
     #[inline(never)]
     pub fn push(&mut self, name: &str, value: &str) {
@@ -235,7 +230,7 @@ mod tests {
     #[test]
     fn a_form_is_read_as_it_was_written() {
         let pairs = [("a b", "c&d=e"), ("é", "+%\u{0}\n"), ("empty", ""), ("url", "https://h:1/p?q#f")];
-        let mut form = Form::new();
+        let mut form = Form::default();
         pairs.iter().for_each(|(name, value)| form.push(name, value));
         let text = form.into_string();
         assert!(text.starts_with("a+b=c%26d%3De&%C3%A9="), "{text}");

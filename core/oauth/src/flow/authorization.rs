@@ -164,7 +164,7 @@ impl Facts {
         let (Some(client), Some(redirect_uri)) = (&self.client, &self.redirect_uri) else {
             return Err(ErrorKind::Unsupported("there is no client".into()));
         };
-        let mut query = Form::new();
+        let mut query = Form::default();
         query.push("response_type", "code");
         query.push("client_id", &client.client.id);
         query.push("redirect_uri", redirect_uri);

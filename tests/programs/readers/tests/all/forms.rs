@@ -34,7 +34,7 @@ fn form_that_is_accepted_is_read_alike_by_whatwg_and_python() {
     let check = |input: &[u8]| {
         let Ok(text) = str::from_utf8(input) else { return };
         let Some(pairs) = comparison.count(input, read(text)) else { return };
-        let mut printed = Form::new();
+        let mut printed = Form::default();
         pairs.iter().for_each(|(name, value)| printed.push(name, value));
         assert_eq!(read(&printed.into_string()).as_ref(), Some(&pairs), "{text}");
         let whatwg: Vec<(String, String)> = form_urlencoded::parse(input).into_owned().collect();
