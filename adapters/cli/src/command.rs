@@ -1,65 +1,63 @@
 //! All commands: the definition of the command line, and what runs each. Only the root of the program knows this, and what looks at
 //! the words of the command line.
 
+mod help;
+
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::CommandFailure;
-use crate::features;
 use crate::stop;
 use crate::{
     bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
     inspect, listen, mcp, output, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite,
     tap, tokens, trace_views,
 };
+pub(crate) use help::definition;
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-probe", version, max_term_width = 100, after_help = after_help(), after_long_help = after_help())]
+#[command(name = "mcp-probe", version, max_term_width = 100, after_help = help::after_help(), after_long_help = help::after_help())]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// In the order of the help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
-    Call(call::CallArgs),
-    Shell(shell::ShellArgs),
+    Doctor(doctor::DoctorArgs),
     Check(check::CheckArgs),
     Test(suite::TestArgs),
-    Doctor(doctor::DoctorArgs),
+    Ping(ping::PingArgs),
+    Bench(bench::BenchArgs),
+    Call(call::CallArgs),
     Read(read::ReadArgs),
     Prompt(prompt::PromptArgs),
     Complete(complete::CompleteArgs),
     Listen(listen::ListenArgs),
     #[command(subcommand)]
-    Events(events::EventsCommand),
-    #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    Shell(shell::ShellArgs),
+    Pin(pins::PinArgs),
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
-    Pin(pins::PinArgs),
-    Verify(pins::VerifyArgs),
-    Ping(ping::PingArgs),
-    Bench(bench::BenchArgs),
     Login(tokens::LogInArgs),
-    Logout(tokens::LogOutArgs),
-    Whoami(tokens::WhoamiArgs),
     Connect(Box<connect::ConnectArgs>),
-    Connections(connect::ConnectionsArgs),
-    Disconnect(connect::DisconnectArgs),
     #[command(hide = true)]
     KeepConnections(connect::KeepArgs),
     Serve(serve::ServeArgs),
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
-    Tap(tap::TapArgs),
     Mcp(mcp::McpArgs),
+    Tap(tap::TapArgs),
+    #[command(subcommand)]
+    Trace(trace_views::TraceCommand),
     Replay(replay::ReplayArgs),
     Shrink(replay::ShrinkArgs),
     #[command(subcommand)]
-    Trace(trace_views::TraceCommand),
+    Events(events::EventsCommand),
     Demo(demo::DemoArgs),
     Schema(schemas::SchemaArgs),
     Completions(completions::CompletionsArgs),
@@ -121,20 +119,13 @@ impl Command {
             Self::Events(command) => events::run(&command),
             Self::Skills(command) => skills::run(&command),
             Self::Generate(command) => generate::run(&command),
-            Self::Pin(args) => pins::pin(&args),
-            Self::Verify(args) => pins::verify(&args),
+            Self::Pin(args) => pins::run(&args),
             Self::Ping(args) => ping::run(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Test(args) => suite::run(args),
             #[cfg(feature = "auth")]
-            Self::Login(args) => tokens::log_in(&args),
-            #[cfg(feature = "auth")]
-            Self::Logout(args) => tokens::log_out(&args),
-            #[cfg(feature = "auth")]
-            Self::Whoami(args) => tokens::whoami(&args),
-            Self::Connect(args) => connect::connect(*args),
-            Self::Connections(args) => connect::list(&args),
-            Self::Disconnect(args) => connect::disconnect(args),
+            Self::Login(args) => tokens::run(&args),
+            Self::Connect(args) => connect::run(*args),
             Self::KeepConnections(_) => connect::keep(),
             Self::Serve(args) => serve::run(args),
             Self::Bridge(args) => bridge::run(args),
@@ -157,37 +148,6 @@ impl Command {
 /// Status of a program that `SIGPIPE` has ended, as shells have it.
 const UNREAD: i32 = 128 + 13;
 
-/// Returns the text after the options of the program.
-fn after_help() -> String {
-    let missing = features::describe_missing().map(|missing| format!("\n\n{missing}"));
-    format!("{AFTER_HELP}{}", missing.unwrap_or_default())
-}
-
-const AFTER_HELP: &str = "\
-Examples:
-  mcp-probe demo
-  mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe doctor https://mcp.example.com/mcp
-  mcp-probe call echo text=hello -- mcp-probe serve
-  mcp-probe call read_sensor --serial /dev/ttyACM0
-  mcp-probe call count to=5 --trace -- mcp-probe serve --era modern
-
-Exit codes:
-  0  success
-  1  the operation failed: an error response, a tool that reports an error,
-     a failed step
-  2  the command line is invalid, or names a file or a connection @NAME that
-     is not there
-  3  no connection: the program does not start, is not an MCP server, speaks
-     other revisions, or died
-  4  no answer in time
-  5  the server sent an input request, and no answer was available
-  6  authorization is needed, was refused or failed (`mcp-probe login URL`)
-  141  nobody reads the output of bench, demo, doctor, ping, shell or test
-
-With --json a failure is an object with the member error. `mcp-probe schema`
-prints the JSON Schema of each output.";
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -198,7 +158,7 @@ mod tests {
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 
     #[test]

@@ -46,14 +46,16 @@ impl Feature {
     /// Creates the failure of a command or an option that needs the feature.
     pub(crate) fn missing(self, what: &str) -> CommandFailure {
         let name = self.name();
-        CommandFailure::usage(format!("{what}: this mcp-probe was built without the feature `{name}`"))
-            .with_hint(FULL_HINT)
+        let failure =
+            CommandFailure::usage(format!("{what}: this mcp-probe was built without the feature `{name}`"));
+        failure.with_hint(if self == Self::Runtimes { RUNTIMES_HINT } else { FULL_HINT })
     }
 }
 
-/// Returns a sentence about the features that are missing, if any, for the end of the help.
+/// Returns a sentence about the features that are missing, if any, for the end of the help. `full` leaves `runtimes` out.
 pub(crate) fn describe_missing() -> Option<String> {
-    let missing = Feature::ALL.into_iter().filter(|feature| !feature.is_enabled());
+    let missing =
+        Feature::ALL.into_iter().filter(|feature| !feature.is_enabled() && *feature != Feature::Runtimes);
     let names: Vec<_> = missing.map(Feature::name).collect();
     (!names.is_empty()).then(|| {
         format!("Built without the features {}: what needs one says so.\n{FULL_HINT}.", names.join(", "))
@@ -69,7 +71,7 @@ pub(crate) fn check(definition: &Command, matches: &ArgMatches) -> Result<(), Co
     let of_command = match definition.get_name() {
         "check" => Some(Feature::Check),
         "events" => Some(Feature::Events),
-        "login" | "logout" | "whoami" => Some(Feature::Auth),
+        "login" => Some(Feature::Auth),
         _ => None,
     };
     if let Some(feature) = of_command.filter(|feature| !feature.is_enabled()) {
@@ -99,3 +101,6 @@ pub(crate) fn check(definition: &Command, matches: &ArgMatches) -> Result<(), Co
 
 /// Hint for whatever needs a feature that is missing.
 pub(crate) const FULL_HINT: &str = "`cargo install mcp-probe --features full` installs it with all features";
+/// Hint for the feature that `full` leaves out.
+const RUNTIMES_HINT: &str =
+    "`cargo install mcp-probe --features full,runtimes` installs it with all adapters";

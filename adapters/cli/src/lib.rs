@@ -9,8 +9,8 @@
 //!
 //! | feature | default | effect |
 //! |---|---|---|
-//! | `full` | no | all of these |
-//! | `auth` | no | `login`, `logout`, `whoami`, the tokens of other commands, and `serve --protect` |
+//! | `full` | no | all of these but `runtimes` |
+//! | `auth` | no | `login`, the tokens of other commands, and `serve --protect` |
 //! | `check` | no | `check`; other commands compare arguments and results with the schemas of tools; includes `auth` |
 //! | `events` | no | `events`, and the events of `serve --everything`; includes TLS for webhooks |
 //! | `runtimes` | no | `--runtime threads`, `smol` and `tokio` |
@@ -102,26 +102,33 @@ mod words;
 use std::env;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 
-use command::Cli;
-use failure::CommandFailure;
+use command::{Cli, definition};
+use failure::{CommandFailure, Exit};
 
 /// Returns the definition of the command line, for the manual.
 #[doc(hidden)]
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command()
+    definition()
 }
 
 /// Runs the program with the arguments of this process.
 #[doc(hidden)]
 pub fn main() -> ExitCode {
     let words = words::with_server(env::args_os());
-    let matches = Cli::command().try_get_matches_from(&words);
+    if let Some(new) = words::changed(&words) {
+        let failure = CommandFailure::new(Exit::Usage, new);
+        if words.iter().any(|word| word == "--json") {
+            failure.print_json();
+        }
+        return failure.report();
+    }
+    let matches = definition().try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| {
-        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))?;
-        Ok((cli.command, words::asks_for_json(&matches), features::check(&Cli::command(), &matches)))
+        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))?;
+        Ok((cli.command, words::asks_for_json(&matches), features::check(&definition(), &matches)))
     });
     let (command, is_json, checked) = match parsed {
         Ok(parsed) => parsed,

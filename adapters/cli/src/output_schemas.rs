@@ -29,8 +29,8 @@ macro_rules! schemas {
 /// Schemas by their names.
 ///
 /// Commands without one have no `--json`: `serve` but for its list, `bridge`, `gateway`, `tap` and `mcp` speak a protocol until they are
-/// ended; `generate`, `shrink`, `completions`, `trace html`, `har` and `otlp` write a document of another format, and `pin` one that is
-/// JSON anyway; `demo` is a tour for people, whose outcome is its exit code.
+/// ended; `generate`, `shrink`, `completions`, `trace html`, `har` and `otlp` write a document of another format, and `pin` one that
+/// is JSON anyway; `demo` is a tour for people, whose outcome is its exit code.
 pub(crate) const SCHEMAS: &[OutputSchema] = schemas! {
     one "inspect" "inspect";
     one "call" "call";
@@ -52,11 +52,11 @@ pub(crate) const SCHEMAS: &[OutputSchema] = schemas! {
     one "skills-list" "skills" "list";
     one "skills-show" "skills" "show";
     one "skills-verify" "skills" "verify";
-    one "verify" "verify";
+    one "pin-check" "pin" "--check";
     one "ping" "ping";
     one "login" "login";
-    one "logout" "logout";
-    one "whoami" "whoami";
+    one "login-show" "login" "--show";
+    one "login-forget" "login" "--forget";
     one "replay" "replay";
     one "trace-show" "trace" "show";
     one "trace-diff" "trace" "diff";
@@ -65,8 +65,8 @@ pub(crate) const SCHEMAS: &[OutputSchema] = schemas! {
     one "test" "test";
     one "bench" "bench";
     one "connect" "connect";
-    one "connections" "connections";
-    one "disconnect" "disconnect";
+    one "connect-list" "connect" "--list";
+    one "connect-end" "connect" "--end";
     one "serve-list" "serve" "--list";
 };
 

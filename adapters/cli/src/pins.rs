@@ -1,4 +1,4 @@
-//! The commands `pin` and `verify`: a lock file of the definitions of a server, and what has changed since.
+//! The command `pin`: a lock file of the definitions of a server, and what has changed since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::paint::Paint;
 use crate::sarif;
 use crate::session::ClientSession;
 
-/// Writes down the definitions of a server, after you have looked at them.
+/// Writes down the definitions of a server, and tells what has changed.
 ///
-/// Tools, prompts, resources, resource templates and instructions, each with a digest, as JSON. `verify` compares them
+/// Tools, prompts, resources, resource templates and instructions, each with a digest, as JSON. --check compares them
 /// with what the server lists later.
 #[derive(Debug, Args)]
 #[command(after_help = PIN_HELP, after_long_help = PIN_HELP)]
@@ -27,42 +27,40 @@ use crate::session::ClientSession;
 pub(crate) struct PinArgs {
     /// Writes the lock file here instead of to stdout. It must not exist.
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Replaces a lock file that exists.
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "out")]
     pub(crate) overwrite: bool,
-    #[command(flatten)]
-    pub(crate) target: TargetArgs,
-}
-
-/// Tells what has changed since a server was pinned.
-///
-/// Prints a line for each difference, and below it what was pinned (-) and what is listed (+). The exit code is 1 if there is one.
-#[derive(Debug, Args)]
-#[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
-#[command(override_usage = usage!("mcp-probe verify [OPTIONS] <LOCKFILE>"))]
-pub(crate) struct VerifyArgs {
-    /// The lock file that `pin` has written.
-    #[arg(value_name = "LOCKFILE")]
-    pub(crate) lock: PathBuf,
-    /// Prints one JSON object instead.
+    /// Tells what has changed since this lock file was written instead.
+    ///
+    /// Prints a line for each difference, and below it what was pinned (-) and what is listed (+). The exit code is 1 if there is one.
+    #[arg(long, value_name = "LOCKFILE", conflicts_with = "out")]
+    pub(crate) check: Option<PathBuf>,
+    /// Prints one JSON object instead, with --check.
     ///
     /// Its members: pinned and listed (the digests of everything), findings (kind, name, change, message, and from or
     /// differences: pointer, kind, pinned, listed).
-    #[arg(long)]
+    #[arg(long, requires = "check")]
     pub(crate) json: bool,
-    /// Prints a report in SARIF 2.1.0 instead, for the tools of code hosts.
-    #[arg(long, conflicts_with = "json")]
+    /// Prints a report in SARIF 2.1.0 instead, for the tools of code hosts, with --check.
+    #[arg(long, requires = "check", conflicts_with = "json")]
     pub(crate) sarif: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
 
-pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
-    if let Some(path) = args.output.as_ref().filter(|path| !args.overwrite && path.exists()) {
+pub(crate) fn run(args: &PinArgs) -> Result<(), CommandFailure> {
+    match &args.check {
+        Some(lock) => check(args, lock),
+        None => pin(args),
+    }
+}
+
+fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
+    if let Some(path) = args.out.as_ref().filter(|path| !args.overwrite && path.exists()) {
         let lock = escape::shell_word(&path.to_string_lossy());
         return Err(CommandFailure::usage(format!("the lock file {} exists", path.display())).with_hint(
-            format!("`mcp-probe verify {lock}` tells what has changed; --overwrite replaces the file"),
+            format!("`mcp-probe pin --check {lock}` tells what has changed; --overwrite replaces the file"),
         ));
     }
     let mut session = ClientSession::open(&args.target, None)?;
@@ -72,7 +70,7 @@ pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
     let failed =
         |error: &dyn core::fmt::Display| CommandFailure::failed(format!("cannot write the pins: {error}"));
     let text = serde_json::to_string_pretty(&pins).map_err(|error| failed(&error))?;
-    let Some(path) = &args.output else {
+    let Some(path) = &args.out else {
         // Characters unsafe on a terminal are escaped, which keeps the value the same.
         return print(&format!("{}\n", escape::lines(&text)));
     };
@@ -87,8 +85,8 @@ fn summary(pins: &Pins) -> String {
     format!("pinned {}", counts.join(", "))
 }
 
-pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
-    let pinned = read_lock(&args.lock)?;
+fn check(args: &PinArgs, lock: &Path) -> Result<(), CommandFailure> {
+    let pinned = read_lock(lock)?;
     let mut session = ClientSession::open(&args.target, None)?;
     let listed = session.client.read_pins().map_err(|error| session.failure(&error));
     session.close();
@@ -96,7 +94,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
     let findings = pinned.compare(&listed);
     let locks = [&pinned, &listed].map(|pins| serde_json::to_value(pins).unwrap_or_default());
     if args.sarif {
-        print_value(&sarif_report(&findings, &args.lock))?;
+        print_value(&sarif_report(&findings, lock))?;
     } else if args.json {
         let findings: Vec<Value> = findings.iter().map(|finding| describe(finding, &locks)).collect();
         let digests = (pinned.digest().to_string(), listed.digest().to_string());
@@ -226,12 +224,9 @@ fn sarif_report(findings: &[Finding], lock: &Path) -> Value {
 
 const PIN_HELP: &str = "\
 A server can change what its tools say after you have approved them. Look at
-them (mcp-probe inspect), pin them, and let `verify` tell what has changed.
+them (mcp-probe inspect), pin them, and let --check tell what has changed.
 
 Examples:
-  mcp-probe pin --output mail.lock.json https://example.com/mcp";
-
-const VERIFY_HELP: &str = "\
-Examples:
-  mcp-probe verify mail.lock.json https://example.com/mcp
-  mcp-probe verify --sarif mail.lock.json -- my-server > findings.sarif";
+  mcp-probe pin --out mail.lock.json https://example.com/mcp
+  mcp-probe pin --check mail.lock.json https://example.com/mcp
+  mcp-probe pin --check mail.lock.json --sarif -- my-server > findings.sarif";

@@ -21,9 +21,8 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
-    let takes_none =
-        is(1, &["serve", "gateway", "demo", "shrink", "trace", "connections", "disconnect", "schema", "mcp"])
-            || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
+    let takes_none = is(1, &["serve", "gateway", "demo", "shrink", "trace", "schema", "mcp"])
+        || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
     }
@@ -48,6 +47,22 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     }
     words
 }
+
+/// Returns what a command is called now that had a word of its own before.
+pub(crate) fn changed(words: &[OsString]) -> Option<String> {
+    let old = command(words);
+    let (_, new) = CHANGED.iter().find(|(word, _)| *word == old)?;
+    Some(format!("`{old}` is `mcp-probe {new}` now"))
+}
+
+/// Words that were commands, and what stands in their place.
+const CHANGED: [(&str, &str); 5] = [
+    ("connections", "connect --list"),
+    ("disconnect", "connect --end NAME"),
+    ("logout", "login --forget URL"),
+    ("verify", "pin --check LOCKFILE"),
+    ("whoami", "login --show URL"),
+];
 
 /// Returns whether only options and the name of the command are before this place.
 fn is_first(words: &[OsString], at: usize) -> bool {
@@ -202,7 +217,7 @@ mod tests {
             ("complete prompt:p name @a http://h/mcp", "complete prompt:p name @a -- http://h/mcp"),
             ("call echo @../up", "call echo @../up"),
             ("call @tool -- server", "call @tool -- server"),
-            ("connections @lab", "connections @lab"),
+            ("connect --end @lab", "connect --end @lab"),
         ];
         for (line, wanted) in cases {
             let words = ["mcp-probe"].into_iter().chain(line.split(' ')).map(OsString::from);

@@ -68,17 +68,17 @@ pub(crate) struct GrantArgs {
     /// Reads the identity token of the user: @FILE or env:NAME.
     ///
     /// For --grant enterprise, with --idp.
-    #[arg(long, value_name = "@FILE", conflicts_with = "assertion")]
+    #[arg(long, value_name = "@FILE", conflicts_with = "assertion", hide_short_help = true)]
     pub(crate) id_token: Option<SecretArg>,
     /// Names the identity provider of an enterprise by its issuer.
     ///
     /// For --grant enterprise, with --id-token. The client has the same id there, and shows no secret to it.
-    #[arg(long, value_name = "URL", conflicts_with = "assertion")]
+    #[arg(long, value_name = "URL", conflicts_with = "assertion", hide_short_help = true)]
     pub(crate) idp: Option<String>,
     /// Reads an assertion for the authorization server: @FILE or env:NAME.
     ///
     /// For workload identity. The file is read anew for each token.
-    #[arg(long, value_name = "@FILE")]
+    #[arg(long, value_name = "@FILE", hide_short_help = true)]
     pub(crate) assertion: Option<SecretArg>,
     /// Selects when tokens are bound to a key.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
@@ -92,25 +92,25 @@ pub(crate) struct GrantArgs {
     ///
     /// So it was in 2025-03-26. It is the default unless --protocol-version or --era excludes that revision; this option
     /// also opens the default page to log in before anything there has answered.
-    #[arg(long, conflicts_with = "no_legacy_auth")]
+    #[arg(long, conflicts_with = "no_legacy_auth", hide_short_help = true)]
     pub(crate) legacy_auth: bool,
     /// Does not take a server without metadata for its own authorization server.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_legacy_auth: bool,
     /// Accepts an authorization server that does not list PKCE in its metadata.
     ///
     /// PKCE is used in any case. Revisions from 2025-11-25 on ask for the list.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) allow_unlisted_pkce: bool,
     /// Leaves the parameter `resource` out, for an authorization server that refuses it.
     ///
     /// Its tokens may be good at other servers, too. Later commands do the same with the stored tokens.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_resource: bool,
     /// Asks for the granted scopes again at each refresh, for an authorization server that otherwise grants fewer.
     ///
     /// Later commands do the same with the stored tokens.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) refresh_scope: bool,
 }
 
@@ -141,8 +141,8 @@ pub(crate) struct LoginArgs {
     /// The same as --grant device.
     #[arg(long)]
     pub(crate) device: bool,
-    /// Limits the time to log in, in seconds (default 300).
-    #[arg(long, value_name = "SECONDS", value_parser = duration)]
+    /// Limits the time to log in (default 5m).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) login_wait: Option<Duration>,
 }
 
@@ -150,9 +150,9 @@ pub(crate) struct LoginArgs {
 #[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct AuthorizationArgs {
-    /// Lets the user log in if the server asks for it.
+    /// Lets the user log in, by the options of `mcp-probe login`.
     ///
-    /// On a terminal that is the default. Otherwise only stored tokens are used, and those that need no user.
+    /// If the server asks for it. Those options are taken here, too. On a terminal that is the default. Otherwise only stored tokens are used, and those that need no user.
     #[arg(long)]
     pub(crate) authorize: bool,
     /// Whether nobody is asked, even on a terminal. Commands set it.
@@ -235,31 +235,48 @@ impl LoginArgs {
 }
 
 #[cfg(feature = "auth")]
+impl GrantArgs {
+    /// Returns the name of an option that is given, if any.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.client_metadata.is_some(), "--client-metadata"),
+            (self.grant.is_some(), "--grant"),
+            (self.id_token.is_some(), "--id-token"),
+            (self.idp.is_some(), "--idp"),
+            (self.assertion.is_some(), "--assertion"),
+            (self.dpop != DpopChoice::Auto, "--dpop"),
+            (!self.scope.is_empty(), "--scope"),
+            (self.legacy_auth, "--legacy-auth"),
+            (self.no_legacy_auth, "--no-legacy-auth"),
+            (self.allow_unlisted_pkce, "--allow-unlisted-pkce"),
+            (self.no_resource, "--no-resource"),
+            (self.refresh_scope, "--refresh-scope"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+#[cfg(feature = "auth")]
+impl OAuthClientArgs {
+    /// Returns the name of an option that is given, if any.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.client_id.is_some(), "--client-id"),
+            (self.client_secret.is_some(), "--client-secret"),
+            (self.client_key.is_some(), "--client-key"),
+            (!self.allow_http.is_empty(), "--allow-http"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+#[cfg(feature = "auth")]
 impl AuthorizationArgs {
     /// Returns the name of an option that is given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let TokenArgs { login, grant, client, store } = &self.tokens;
-        let given = [
-            (self.authorize, "--authorize"),
-            (grant.client_metadata.is_some(), "--client-metadata"),
-            (grant.grant.is_some(), "--grant"),
-            (grant.id_token.is_some(), "--id-token"),
-            (grant.idp.is_some(), "--idp"),
-            (grant.assertion.is_some(), "--assertion"),
-            (grant.dpop != DpopChoice::Auto, "--dpop"),
-            (!grant.scope.is_empty(), "--scope"),
-            (grant.legacy_auth, "--legacy-auth"),
-            (grant.no_legacy_auth, "--no-legacy-auth"),
-            (grant.allow_unlisted_pkce, "--allow-unlisted-pkce"),
-            (grant.no_resource, "--no-resource"),
-            (grant.refresh_scope, "--refresh-scope"),
-            (client.client_id.is_some(), "--client-id"),
-            (client.client_secret.is_some(), "--client-secret"),
-            (client.client_key.is_some(), "--client-key"),
-            (!client.allow_http.is_empty(), "--allow-http"),
-            (store.token_store.is_some(), "--token-store"),
-        ];
-        let given = given.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
-        given.or_else(|| login.given())
+        let given = self.authorize.then_some("--authorize").or_else(|| grant.given());
+        let given = given.or_else(|| client.given());
+        given.or(store.token_store.as_ref().map(|_| "--token-store")).or_else(|| login.given())
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct ServeHttpArgs {
     #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = values::path)]
     pub(crate) path: String,
     /// Serves HTTP+SSE of 2024-11-05 as well, at /sse and /messages.
-    #[arg(long, requires = "address")]
+    #[arg(long, requires = "address", hide_short_help = true)]
     pub(crate) sse: bool,
     /// Accepts requests for this host, besides the names of this machine.
     ///
@@ -56,7 +56,7 @@ pub(crate) struct ServeHttpArgs {
     /// By default the descriptor limit, which is raised as far as possible, less 128, and at most 10,000. A
     /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
     /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
-    #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
+    #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count, hide_short_help = true)]
     pub(crate) max_connections: Option<usize>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct ProxyArgs {
     /// Hides the values of members with this name in the trace.
     ///
     /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    #[arg(long, value_name = "MEMBER", requires = "trace", hide_short_help = true)]
     pub(crate) hide: Vec<String>,
     /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]

@@ -25,12 +25,12 @@ pub(crate) struct ConnectionArgs {
     ///
     /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about, one that ends at them a second start, one over
     /// HTTP a request. The cache folder of the user remembers it for 7 days, until it reports another version, or until it fails.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_cache: bool,
     /// Pings a silent legacy server in this interval.
     ///
     /// The connection ends after three missed pings in a row. Modern servers have no such ping. At least 1s.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     pub(crate) keep_alive: Option<Duration>,
 }
 
@@ -67,10 +67,10 @@ pub(crate) struct TargetArgs {
     /// Hides the values of members with this name in the trace.
     ///
     /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    #[arg(long, value_name = "MEMBER", requires = "trace", hide_short_help = true)]
     pub(crate) hide: Vec<String>,
     /// Selects the adapter that the client runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t, hide_short_help = true, hide = !cfg!(feature = "runtimes"))]
     pub(crate) runtime: Runtime,
     /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
@@ -123,7 +123,7 @@ pub(crate) struct DraftArgs {
     ///
     /// Requests in sessions over HTTP have the header fields of 2026-07-28 then, `initialize` included: a client sends them, and a server
     /// requires them. Error codes of a server are those of the drafts. `mcp_proto::draft` lists what differs.
-    #[arg(long = "draft")]
+    #[arg(long = "draft", hide_short_help = true)]
     pub(crate) are_followed: bool,
 }
 

@@ -207,7 +207,7 @@ pub(crate) fn for_login(
     Ok(options.authorizer(|config| config).store(store).interaction(interaction))
 }
 
-/// Returns the authorizer of `logout`, as the client of the stored record, if there is one.
+/// Returns the authorizer of `login --forget`, as the client of the stored record, if there is one.
 ///
 /// # Errors
 ///

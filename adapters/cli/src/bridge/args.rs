@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::args::{AuthorizationArgs, ProxyArgs, Runtime, ServerArgs, usage};
 
-/// Bridges stdio, sockets, serial lines and HTTP, or the eras of the protocol.
+/// Bridges stdio, sockets, serial lines and HTTP, and the eras.
 ///
 /// For MCP clients that cannot talk to a server directly. The bridge stands in for the server that it names, on
 /// stdin and stdout, on a socket with --listen, or over HTTP with --http. Requests of the server, progress, cancellation, subscriptions and
@@ -23,7 +23,7 @@ pub(crate) struct BridgeArgs {
     #[command(flatten)]
     pub(crate) proxy: ProxyArgs,
     /// Selects the adapter that the client side runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t, hide_short_help = true, hide = !cfg!(feature = "runtimes"))]
     pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) server: ServerArgs,

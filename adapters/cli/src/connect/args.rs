@@ -1,4 +1,4 @@
-//! Options of `connect`, `connections` and `disconnect`.
+//! Options of `connect`.
 
 use core::time::Duration;
 
@@ -14,16 +14,29 @@ use crate::connections::name;
 /// command. It outlives the terminal, and ends with its last connection.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, after_long_help = HELP)]
-#[command(override_usage = usage!("mcp-probe connect <NAME> [OPTIONS]"))]
+#[command(override_usage = concat!(
+    usage!("mcp-probe connect <NAME> [OPTIONS]"),
+    "\n       mcp-probe connect --list [--json]\n       mcp-probe connect (--end <NAME>... | --end-all) [--json]"
+))]
 pub(crate) struct ConnectArgs {
     /// Name of the connection: letters, digits, '-', '_' and '.'.
-    #[arg(value_parser = name)]
-    pub(crate) name: String,
+    #[arg(value_parser = name, required_unless_present_any = ["list", "end", "end_all"])]
+    pub(crate) name: Option<String>,
+    /// Lists the connections that are kept.
+    #[arg(long, conflicts_with_all = ["end", "end_all", "name", "command", "config", "serial"])]
+    pub(crate) list: bool,
+    /// Ends these connections, and their servers.
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = name)]
+    #[arg(conflicts_with_all = ["end_all", "name", "command", "config", "serial"])]
+    pub(crate) end: Vec<String>,
+    /// Ends all connections, and the background process.
+    #[arg(long, conflicts_with_all = ["name", "command", "config", "serial"])]
+    pub(crate) end_all: bool,
     /// Ends the connection when no command has used it for this time: 30m or 90s.
     ///
     /// In use it is while a command is connected. 0 never ends it.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
-    pub(crate) idle: Duration,
+    pub(crate) idle_timeout: Duration,
     /// Limits the time to wait for one answer of the server.
     ///
     /// Progress restarts the time. The commands have their own timeouts.
@@ -32,7 +45,10 @@ pub(crate) struct ConnectArgs {
     /// Prints one JSON object instead.
     ///
     /// Its members: name, server, era, revision, seconds (since it was made), idle (seconds until it ends without use, or null),
-    /// isNew (whether this command made it).
+    /// isNew (whether this command made it). With --list: process (id of the background process, or null if there is none), version
+    /// (of it, or null), connections (as above). With --end: ended (names of the connections that have ended). If there is none of
+    /// a name, the exit code is 2; the object is printed all the same if others have ended, and one with the member error if none
+    /// has.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -43,34 +59,6 @@ pub(crate) struct ConnectArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) authorization: AuthorizationArgs,
-}
-
-/// Lists the connections that `connect` keeps.
-#[derive(Debug, Args)]
-pub(crate) struct ConnectionsArgs {
-    /// Prints one JSON object instead.
-    ///
-    /// Its members: process (id of the background process, or null if there is none), version (of it, or null), connections (as
-    /// `connect --json` prints them).
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Ends connections that `connect` keeps, and their servers.
-#[derive(Debug, Args)]
-pub(crate) struct DisconnectArgs {
-    /// Names of connections.
-    #[arg(value_name = "NAME", value_parser = name, required_unless_present = "all")]
-    pub(crate) names: Vec<String>,
-    /// Ends all connections, and the background process.
-    #[arg(long, conflicts_with = "names")]
-    pub(crate) all: bool,
-    /// Prints one JSON object instead.
-    ///
-    /// Its member: ended (names of the connections that have ended). If there is none of a name, the exit code is 2; the object
-    /// is printed all the same if others have ended, and one with the member error if none has.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Keeps the connections of a user. The command `connect` starts it.
@@ -98,6 +86,6 @@ Examples:
   mcp-probe connect lab -- mcp-probe serve --everything
   mcp-probe call @lab echo text=hello
   mcp-probe inspect @lab
-  mcp-probe connect lights --idle 0 --serial /dev/ttyACM0
-  mcp-probe connections
-  mcp-probe disconnect lab";
+  mcp-probe connect lights --idle-timeout 0 --serial /dev/ttyACM0
+  mcp-probe connect --list
+  mcp-probe connect --end lab";

@@ -14,7 +14,7 @@ use std::{env, fs, thread};
 use mcp_std::io::StreamAddress;
 use serde::Serialize;
 
-use super::args::{ConnectArgs, ConnectionsArgs, DisconnectArgs};
+use super::args::ConnectArgs;
 use super::control::{self, Answer, CONTROL_SOCKET, Request, Summary, Wanted};
 use super::{keeper, process};
 use crate::authorization;
@@ -41,16 +41,27 @@ struct DisconnectJson<'a> {
     ended: &'a [String],
 }
 
-/// Has a connection kept.
+/// Has a connection kept, lists those that are, or ends some.
 ///
 /// # Errors
 ///
-/// Fails if the command line is wrong, if the server cannot be reached, or if the name is of another connection.
-pub(crate) fn connect(args: ConnectArgs) -> Result<(), CommandFailure> {
+/// Fails if the command line is wrong, if the server cannot be reached, if the name is of another connection, or if there is none of a
+/// name.
+pub(crate) fn run(mut args: ConnectArgs) -> Result<(), CommandFailure> {
+    if args.list {
+        return list(args.json);
+    }
+    match args.name.take() {
+        Some(name) => connect(name, args),
+        None => disconnect(&args),
+    }
+}
+
+fn connect(name: String, args: ConnectArgs) -> Result<(), CommandFailure> {
     let json = args.json;
     let wait = args.connection.connect_timeout.saturating_add(ANSWER_TIMEOUT);
     let may_ask = args.authorization.authorize || io::stdin().is_terminal();
-    let wanted = resolve(args)?;
+    let wanted = resolve(name, args)?;
     if let Server::Stream(address) = &wanted.server {
         if let Some(name) = connections::name_at(address) {
             return Err(CommandFailure::usage(format!("@{name} is a connection already")));
@@ -78,12 +89,7 @@ pub(crate) fn connect(args: ConnectArgs) -> Result<(), CommandFailure> {
     print(&format!("@{name} {how} {} ({era} era, revision {revision})\n", escape::line(server)))
 }
 
-/// Lists the connections.
-///
-/// # Errors
-///
-/// Fails if the background process does not answer.
-pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
+fn list(json: bool) -> Result<(), CommandFailure> {
     let report = match ask(&Request::List, false, ANSWER_TIMEOUT)? {
         None => ConnectionsJson { process: None, version: None, connections: Vec::new() },
         Some(Answer::Connections { process, version, connections }) => {
@@ -91,7 +97,7 @@ pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
         }
         Some(_) => return Err(other_version()),
     };
-    if args.json {
+    if json {
         return print_value(&report);
     }
     let (process, connections) = match report {
@@ -115,14 +121,9 @@ pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
     print(&format!("{out}{}\n", paint.dim(format!("kept by process {process}"))))
 }
 
-/// Ends connections.
-///
-/// # Errors
-///
-/// Fails if there is none of a name.
-pub(crate) fn disconnect(args: DisconnectArgs) -> Result<(), CommandFailure> {
-    let wanted = args.names.clone();
-    let names = (!args.all).then_some(args.names);
+fn disconnect(args: &ConnectArgs) -> Result<(), CommandFailure> {
+    let wanted = &args.end;
+    let names = (!args.end_all).then(|| wanted.clone());
     let ended = match ask(&Request::Disconnect(names), false, ANSWER_TIMEOUT)? {
         None => Vec::new(),
         Some(Answer::Disconnected(names)) => names,
@@ -162,7 +163,7 @@ pub(crate) fn server_of(name: &str) -> Result<Server, CommandFailure> {
 }
 
 /// Replaces all that depends on the environment and the working directory of this process.
-fn resolve(args: ConnectArgs) -> Result<Wanted, CommandFailure> {
+fn resolve(name: String, args: ConnectArgs) -> Result<Wanted, CommandFailure> {
     let here = env::current_dir()
         .map_err(|error| CommandFailure::failed(format!("there is no working directory: {error}")))?;
     let mut server = Server::from_args(&args.server)?;
@@ -174,8 +175,8 @@ fn resolve(args: ConnectArgs) -> Result<Wanted, CommandFailure> {
     }
     // Nobody sees the background process.
     authorization.asks_nobody = true;
-    connections::address(&args.name).map_err(CommandFailure::usage)?;
-    let ConnectArgs { name, idle, timeout, revisions, connection, .. } = args;
+    connections::address(&name).map_err(CommandFailure::usage)?;
+    let ConnectArgs { idle_timeout: idle, timeout, revisions, connection, .. } = args;
     Ok(Wanted { name, shown, server, authorization, revisions, connection, timeout, idle })
 }
 
@@ -197,7 +198,7 @@ fn summary(answer: Option<Answer>) -> Result<Summary, CommandFailure> {
 
 fn other_version() -> CommandFailure {
     CommandFailure::failed("the background process is of another version")
-        .with_hint("`mcp-probe disconnect --all` of that version ends it, and so does its SIGTERM")
+        .with_hint("`mcp-probe connect --end-all` of that version ends it, and so does its SIGTERM")
 }
 
 /// Asks the background process; `None` if there is none and none is to be started.

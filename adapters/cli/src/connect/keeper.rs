@@ -244,7 +244,7 @@ impl Keeper {
         if version != VERSION {
             let why = format!("the background process is of version {VERSION}, this program of {version}");
             return Err(CommandFailure::failed(why)
-                .with_hint("`mcp-probe disconnect --all` ends it, with the connections that it keeps"));
+                .with_hint("`mcp-probe connect --end-all` ends it, with the connections that it keeps"));
         }
         let wanted: Wanted = serde_json::from_str(text)
             .map_err(|error| CommandFailure::failed(format!("the request cannot be read: {error}")))?;
@@ -267,7 +267,7 @@ impl Keeper {
         }
         if state.connections.len() >= MAX_CONNECTIONS {
             return Err(CommandFailure::failed(format!("there are {MAX_CONNECTIONS} connections already"))
-                .with_hint("`mcp-probe disconnect NAME` ends one"));
+                .with_hint("`mcp-probe connect --end NAME` ends one"));
         }
         let kept = Kept {
             wanted: text.to_owned(),
@@ -296,7 +296,7 @@ fn taken(name: &str) -> CommandFailure {
         Exit::Usage,
         format!("@{name} is a connection to another server, or with other options"),
     )
-    .with_hint(format!("`mcp-probe disconnect {name}` ends it"))
+    .with_hint(format!("`mcp-probe connect --end {name}` ends it"))
 }
 
 enum Phase {

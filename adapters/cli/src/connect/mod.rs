@@ -1,4 +1,4 @@
-//! The commands `connect`, `connections` and `disconnect`, and the background process that they talk to.
+//! The command `connect`, and the background process that it talks to.
 
 mod args;
 #[cfg(unix)]
@@ -10,30 +10,22 @@ mod keeper;
 #[cfg(unix)]
 mod process;
 
-pub(crate) use args::{ConnectArgs, ConnectionsArgs, DisconnectArgs, KeepArgs};
+pub(crate) use args::{ConnectArgs, KeepArgs};
+#[cfg(unix)]
+pub(crate) use foreground::run;
 #[cfg(all(unix, feature = "check"))]
 pub(crate) use foreground::server_of;
-#[cfg(unix)]
-pub(crate) use foreground::{connect, disconnect, list};
 #[cfg(unix)]
 pub(crate) use keeper::run as keep;
 
 #[cfg(not(unix))]
 mod elsewhere {
-    use super::{ConnectArgs, ConnectionsArgs, DisconnectArgs};
+    use super::ConnectArgs;
     use crate::failure::CommandFailure;
     #[cfg(feature = "check")]
     use crate::server::Server;
 
-    pub(crate) fn connect(_: ConnectArgs) -> Result<(), CommandFailure> {
-        Err(needs_unix())
-    }
-
-    pub(crate) fn list(_: &ConnectionsArgs) -> Result<(), CommandFailure> {
-        Err(needs_unix())
-    }
-
-    pub(crate) fn disconnect(_: DisconnectArgs) -> Result<(), CommandFailure> {
+    pub(crate) fn run(_: ConnectArgs) -> Result<(), CommandFailure> {
         Err(needs_unix())
     }
 
@@ -53,4 +45,4 @@ mod elsewhere {
 #[cfg(all(not(unix), feature = "check"))]
 pub(crate) use elsewhere::server_of;
 #[cfg(not(unix))]
-pub(crate) use elsewhere::{connect, disconnect, keep, list};
+pub(crate) use elsewhere::{keep, run};

@@ -31,7 +31,7 @@ use wire::WireLog;
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Selects the adapter that client and server run on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t, hide_short_help = true, hide = !cfg!(feature = "runtimes"))]
     pub(crate) runtime: Runtime,
     /// Makes the server perform this step wrongly.
     #[arg(long = "break", value_name = "STEP", hide = true, value_parser = tour::parser())]

@@ -23,7 +23,7 @@ use crate::server::Server;
 use crate::session::{hint_at_terminal, print_note, print_stderr};
 use crate::trace::read_file;
 
-/// Plays a trace again: into the engines of this program, to a server, or to a client.
+/// Plays a trace again: into this program, to a server, or to a client.
 ///
 /// What one side said goes to the other one, and what that says is compared with what was recorded: first its bytes, then its
 /// value. Ids, progress tokens and states that it allots itself are translated. An engine gets its input with the recorded times and

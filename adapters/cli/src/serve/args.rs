@@ -14,7 +14,7 @@ use crate::serve::mock::{MOCK_HELP, MockArgs};
 use crate::stop;
 use crate::tour::{self, TourStep};
 
-/// Runs a demonstration server on stdio, a socket, a serial line or over HTTP.
+/// Runs a test server on stdio, a socket, a serial line or over HTTP.
 ///
 /// A server to try clients with. It has the tools echo, add, count and fail; with --everything it offers something
 /// of every kind. It ends when its input ends, on Ctrl-C or on SIGTERM. After a signal, running calls have one
@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
     /// Limits the length of a received message, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = frame_size)]
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = frame_size, hide_short_help = true)]
     pub(crate) max_frame: usize,
     /// Shows every message on stderr: → to the client, ← from it.
     #[arg(long)]
@@ -40,10 +40,10 @@ pub(crate) struct ServeArgs {
     /// Hides the values of members with this name in the trace.
     ///
     /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    #[arg(long, value_name = "MEMBER", requires = "trace", hide_short_help = true)]
     pub(crate) hide: Vec<String>,
     /// Selects the adapter that the server runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t, hide_short_help = true, hide = !cfg!(feature = "runtimes"))]
     pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) http: ServeHttpArgs,
@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
     ///
     /// The session of one that misses three pings in a row ends. Over HTTP only sessions with an open GET stream are pinged.
     /// Modern clients take no requests. At least 1s.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     pub(crate) keep_alive: Option<Duration>,
     /// Sets the number of threads that serve HTTP.
     ///
@@ -121,7 +121,7 @@ pub(crate) struct SessionArgs {
     /// Reads the keys that seal what is stored from this file, one on each line.
     ///
     /// A key is 64 hexadecimal digits, from a cryptographic source. The first one seals; the others still open.
-    #[arg(long, value_name = "FILE", requires = "session_store")]
+    #[arg(long, value_name = "FILE", requires = "session_store", hide_short_help = true)]
     #[arg(value_parser = PathBufValueParser::new().try_map(SessionKeyFile::read))]
     pub(crate) session_key: Option<SessionKeyFile>,
 }

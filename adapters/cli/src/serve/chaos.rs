@@ -27,17 +27,17 @@ pub(crate) struct ChaosArgs {
     #[arg(long, value_name = "SEED")]
     pub(crate) chaos: Option<u64>,
     /// Selects the kinds of disturbances; all of them unless it is given.
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "chaos")]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "chaos", hide_short_help = true)]
     #[arg(hide_possible_values = true, value_parser = kind())]
     chaos_kinds: Vec<Kind>,
     /// Sets how many messages of 100 are disturbed.
-    #[arg(long, value_name = "N%", default_value = "10%", value_parser = percentage, requires = "chaos")]
+    #[arg(long, value_name = "N%", default_value = "10%", value_parser = percentage, requires = "chaos", hide_short_help = true)]
     chaos_rate: u64,
     /// Sets how long a late message waits.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, requires = "chaos")]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, requires = "chaos", hide_short_help = true)]
     chaos_delay: Duration,
     /// Leaves the first messages of each connection alone, for example those of the handshake.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "chaos")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "chaos", hide_short_help = true)]
     chaos_after: u64,
     /// Prints the kinds of disturbances: what each does, which rule it violates, and what a client should do.
     #[arg(long)]

@@ -14,7 +14,7 @@ use crate::paint::Paint;
 use crate::server::{RemoteServer, Server};
 use crate::session::print_note;
 
-pub(crate) fn log_in(args: &LogInArgs) -> Result<(), CommandFailure> {
+pub(super) fn log_in(args: &LogInArgs) -> Result<(), CommandFailure> {
     let mut remote = RemoteServer::from_args(&args.server)?;
     let authorizer = authorization::for_login(&args.tokens, &args.revisions, &mut remote)?;
     let (url, shown) = (authorization::endpoint(&remote)?, remote.display_name());

@@ -1,4 +1,4 @@
-//! The `whoami` command: shows what is stored for a server, as `login` does at its end.
+//! `login --show`: what is stored for a server, which `login` shows at its end as well.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use mcp_oauth::TokenRecord;
 use mcp_proto::RawJson;
 use serde::Serialize;
 
-use super::args::WhoamiArgs;
+use super::args::LogInArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{pad_label, print, print_json, push_row};
@@ -30,10 +30,10 @@ struct AuthorizationReport<'a> {
 }
 
 /// Shows what is stored for a server.
-pub(crate) fn whoami(args: &WhoamiArgs) -> Result<(), CommandFailure> {
-    let remote = RemoteServer::from_place(&args.place)?;
+pub(super) fn show_stored(args: &LogInArgs) -> Result<(), CommandFailure> {
+    let remote = RemoteServer::from_place(&args.server.place)?;
     let url = authorization::endpoint(&remote)?;
-    let store = ProbeStore::open(args.store.token_store.as_deref());
+    let store = ProbeStore::open(args.tokens.store.token_store.as_deref());
     match authorization::stored(&store, &url)? {
         Some(record) => show(&record, args.json),
         None => {

@@ -103,7 +103,7 @@ fn login_stores_tokens_that_other_commands_use_until_logout() {
     }
     assert_eq!(server.token_forms().len(), 1);
 
-    let who = user.run(&["whoami", "--json", &server.url]).assert_ok().json();
+    let who = user.run(&["login", "--show", "--json", &server.url]).assert_ok().json();
     let expires = who["expires_at"].as_u64().expect("a time");
     let issuer = server.url.trim_end_matches("/mcp");
     let expected = json!({
@@ -111,14 +111,19 @@ fn login_stores_tokens_that_other_commands_use_until_logout() {
         "scopes": ["read", "call"], "needed_scopes": [], "expires_at": expires, "refreshable": true, "dpop": false,
     });
     assert_eq!(who, expected);
-    assert_no_secret(&user.run(&["whoami", &server.url]).assert_ok().assert_stdout(&["then refreshed"]));
+    assert_no_secret(
+        &user.run(&["login", "--show", &server.url]).assert_ok().assert_stdout(&["then refreshed"]),
+    );
 
-    let done = user.run(&["logout", &server.url]).assert_ok().assert_stdout(&["logged out of", &server.url]);
+    let done = user
+        .run(&["login", "--forget", &server.url])
+        .assert_ok()
+        .assert_stdout(&["logged out of", &server.url]);
     assert_no_secret(&done);
     let revoked = form(&server.requests("/revoke").remove(0).body);
     assert_eq!((&*revoked["token"], &*revoked["token_type_hint"]), ("s3cret-refresh-1", "refresh_token"));
-    user.run(&["logout", &server.url]).assert_ok().assert_stdout(&["nobody is logged in"]);
-    let done = user.run(&["whoami", "--json", &server.url]).assert_code(6);
+    user.run(&["login", "--forget", &server.url]).assert_ok().assert_stdout(&["nobody is logged in"]);
+    let done = user.run(&["login", "--show", "--json", &server.url]).assert_code(6);
     assert_eq!(
         (&done.json()["error"]["kind"], &done.json()["error"]["exitCode"]),
         (&json!("unauthorized"), &json!(6))
@@ -337,7 +342,7 @@ fn server_that_asks_for_nothing_is_said_so() {
     // Or it refuses calls alone: its metadata says what it asks for.
     let server = ProtectedServer::new(Behaviour { is_open: true, ..Behaviour::default() });
     user.log_in(&server).assert_ok().assert_stdout(&["logged in to", "read"]);
-    user.run(&["whoami", &server.url]).assert_ok();
+    user.run(&["login", "--show", &server.url]).assert_ok();
 }
 
 #[test]
@@ -411,7 +416,8 @@ fn header_fields_go_to_the_mcp_server_alone() {
 fn damaged_store_is_named_and_not_overwritten() {
     let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
     std::fs::write(user.store(), "not a store").expect("a file");
-    for args in [&["whoami"][..], &["logout"], &["ping"], &["login", "--grant", "device"]] {
+    for args in [&["login", "--show"][..], &["login", "--forget"], &["ping"], &["login", "--grant", "device"]]
+    {
         let done = user.run(&[args, &[&server.url]].concat()).assert_code(6);
         done.assert_stderr(&["the token store at http", &user.environment(), "--token-store"]);
     }
@@ -493,7 +499,7 @@ fn refused_delete_after_a_good_answer_costs_a_diagnostic() {
     let deleted = server.requests("/mcp").iter().filter(|request| request.method == "DELETE").count();
     assert!(deleted >= 6, "{deleted}");
     assert_eq!(server.token_forms().len(), 1);
-    user.run(&["whoami", &server.url]).assert_ok();
+    user.run(&["login", "--show", &server.url]).assert_ok();
 }
 
 #[test]
@@ -502,7 +508,7 @@ fn bridge_uses_stored_tokens_and_writes_messages_alone() {
     user.log_in(&server).assert_ok();
     let call = ["call", "greet", "--", PROBE, "bridge", &server.url];
     assert_eq!(run_as(&user, &call).assert_ok().stdout, "hello\n");
-    user.run(&["logout", &server.url]).assert_ok();
+    user.run(&["login", "--forget", &server.url]).assert_ok();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
     let environment = user.environment();
@@ -593,7 +599,7 @@ fn tokens_are_forgotten_even_if_they_cannot_be_revoked() {
     let behaviour = Behaviour { is_revocation_down: true, ..Behaviour::default() };
     let (user, server) = (User::new(), ProtectedServer::new(behaviour));
     user.log_in(&server).assert_ok();
-    let done = user.run(&["logout", &server.url]).assert_code(6);
+    let done = user.run(&["login", "--forget", &server.url]).assert_code(6);
     done.assert_stderr(&["forgotten here, but not revoked", "the revocation request", "503", "RFC 7009"]);
-    user.run(&["whoami", &server.url]).assert_code(6);
+    user.run(&["login", "--show", &server.url]).assert_code(6);
 }

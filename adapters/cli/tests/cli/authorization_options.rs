@@ -118,11 +118,21 @@ fn options_of_other_commands_are_checked_alike() {
         (&["bridge", "--client-metadata", "http://c/x", url], "--client-metadata"),
         (&["ping", "--grant", "enterprise", "--client-id", "c", url], "--grant enterprise needs"),
         (&["login", "--", "true"], "servers over HTTP"),
-        (&["logout", "--", "true"], "servers over HTTP"),
-        (&["whoami", "--", "true"], "servers over HTTP"),
+        (&["login", "--forget", "--", "true"], "servers over HTTP"),
+        (&["login", "--show", "--", "true"], "servers over HTTP"),
         (&["login"], "no server is given"),
-        (&["logout", "--client-secret", "x", url], "--client-id"),
-        (&["logout", "--client-id", "c", "--client-secret", "env:PROBE_UNSET", url], "it is not set"),
+        (&["login", "--forget", "--client-secret", "x", url], "--client-id"),
+        (&["login", "--forget", "--show", url], "cannot be used with"),
+        (
+            &["login", "--show", "--client-id", "c", url],
+            "--show asks nobody, so --client-id means nothing there",
+        ),
+        (&["login", "--forget", "--device", url], "--forget gets no tokens, so --device means nothing"),
+        (&["login", "--forget", "--scope", "s", url], "--scope"),
+        (
+            &["login", "--forget", "--client-id", "c", "--client-secret", "env:PROBE_UNSET", url],
+            "it is not set",
+        ),
     ];
     for (args, wanted) in cases {
         run(args, &[]).assert_code(2).assert_stderr(&[wanted]);
@@ -238,8 +248,8 @@ fn tokens_of_a_client_that_is_not_named_again_are_used_and_forgotten() {
         run(&["ping", "-n", "1", "--token-store", &store, &server.url], &[]).assert_ok();
         let other = ["ping", "--token-store", &store, "--client-id", "other", &server.url];
         run(&other, &[]).assert_code(6);
-        run(&["logout", "--token-store", &store, &server.url], &[]).assert_ok();
-        run(&["whoami", "--token-store", &store, &server.url], &[]).assert_code(6);
+        run(&["login", "--forget", "--token-store", &store, &server.url], &[]).assert_ok();
+        run(&["login", "--show", "--token-store", &store, &server.url], &[]).assert_code(6);
     }
     assert_eq!(server.requests("/revoke").len(), 2);
 }

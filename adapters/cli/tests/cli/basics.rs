@@ -164,7 +164,7 @@ fn help_lists_commands_and_options() {
         assert!(!done.stdout.contains("--break"), "hidden: {done}");
     }
     probe(&["--help"]).assert_ok().assert_stdout(&[
-        "Examples:",
+        "Examples",
         "Exit codes:",
         "inspect",
         "call",

@@ -1,4 +1,4 @@
-//! Connections that stay: `connect`, `connections`, `disconnect`, and `@NAME` in other commands.
+//! Connections that stay: `connect`, and `@NAME` in other commands.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -55,7 +55,7 @@ impl User {
     }
 
     fn connections(&self) -> Value {
-        self.run(&["connections", "--json"]).assert_ok().json()
+        self.run(&["connect", "--list", "--json"]).assert_ok().json()
     }
 
     /// Returns the id of the background process.
@@ -67,7 +67,7 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         if let Some(process) = self.process() {
-            self.run(&["disconnect", "--all"]);
+            self.run(&["connect", "--end-all"]);
             if !thread::panicking() {
                 assert!(has_ended(process), "the background process stays");
             }
@@ -156,23 +156,23 @@ fn commands_share_the_session_of_a_connection() {
     assert_eq!(names, ["legacy", "modern"]);
     let process = user.process().expect("it runs");
     assert_eq!(servers(process).len(), 2, "a server each, in one process");
-    user.run(&["connections"]).assert_ok().assert_stdout(&[
+    user.run(&["connect", "--list"]).assert_ok().assert_stdout(&[
         "@legacy",
         "@modern",
         "ends after 1800 s without use",
     ]);
-    user.run(&["disconnect", "legacy"]).assert_ok().assert_stdout(&["@legacy has ended"]);
+    user.run(&["connect", "--end", "legacy"]).assert_ok().assert_stdout(&["@legacy has ended"]);
     assert_eq!(servers(process).len(), 1);
     user.run(&["call", "@legacy", "echo", "text=x"])
         .assert_code(2)
         .assert_stderr(&["there is no connection @legacy", "there are: @modern"]);
-    user.run(&["disconnect", "modern", "nowhere"])
+    user.run(&["connect", "--end", "modern", "nowhere"])
         .assert_code(2)
         .assert_stdout(&["@modern has ended"])
         .assert_stderr(&["no connection @nowhere"]);
     assert!(has_ended(process), "nothing is left to keep");
-    user.run(&["connections"]).assert_ok().assert_stdout(&["there are no connections"]);
-    user.run(&["disconnect", "--all"]).assert_ok();
+    user.run(&["connect", "--list"]).assert_ok().assert_stdout(&["there are no connections"]);
+    user.run(&["connect", "--end-all"]).assert_ok();
 }
 
 #[test]
@@ -201,13 +201,15 @@ fn shells_that_connect_at_once_get_one_process_and_one_server_of_a_name() {
     user.connect("n0", &[], &["--everything"])
         .assert_code(2)
         .assert_stderr(&["@n0 is a connection to another"]);
-    user.connect("n0", &["--idle", "5m"], &[]).assert_code(2).assert_stderr(&["or with other options"]);
+    user.connect("n0", &["--idle-timeout", "5m"], &[])
+        .assert_code(2)
+        .assert_stderr(&["or with other options"]);
 }
 
 #[test]
 fn connection_ends_when_it_is_not_used_and_not_before() {
     let user = User::new();
-    user.connect("brief", &["--idle", "3s"], &[]).assert_ok();
+    user.connect("brief", &["--idle-timeout", "3s"], &[]).assert_ok();
     let process = user.process().expect("it runs");
     let [server] = *servers(process) else { panic!("one server") };
     // A command that is connected for longer than that.
@@ -230,7 +232,7 @@ fn process_that_was_killed_leaves_no_server_and_is_replaced() {
     assert!(has_ended(process) && has_ended(server));
     assert!(user.sockets().join("lab.sock").exists(), "nobody removed it");
     user.run(&["call", "@lab", "echo", "text=x"]).assert_code(2).assert_stderr(&["no connection @lab"]);
-    user.run(&["connections"]).assert_ok().assert_stdout(&["there are no connections"]);
+    user.run(&["connect", "--list"]).assert_ok().assert_stdout(&["there are no connections"]);
     user.connect("other", &[], &[]).assert_ok();
     user.run(&["call", "@other", "echo", "text=again"]).assert_ok().assert_stdout(&["again"]);
     assert!(!user.sockets().join("lab.sock").exists(), "of a process that is gone");
@@ -245,7 +247,7 @@ fn signal_ends_all_servers_even_those_that_stay() {
     let both = servers(process);
     assert_eq!(both.len(), 2);
     // One is ended without the other.
-    user.run(&["disconnect", "stays"]).assert_ok();
+    user.run(&["connect", "--end", "stays"]).assert_ok();
     user.run(&["call", "@lab", "echo", "text=goes on"]).assert_ok();
     user.run(&["connect", "stays", "--", "sh", "-c", STAYING, PROBE]).assert_ok();
     let all = [both, servers(process)].concat();
@@ -326,7 +328,7 @@ fn process_of_another_version_is_told_apart() {
     user.connect("lab", &[], &[]).assert_ok();
     let control = user.sockets().join(".control");
     let answer = ask(&control, r#"{"connect":{"version":"0.0.7","wanted":"whatever"}}"#);
-    assert!(answer.contains("this program of 0.0.7") && answer.contains("disconnect --all"), "{answer}");
+    assert!(answer.contains("this program of 0.0.7") && answer.contains("connect --end-all"), "{answer}");
     for foreign in ["{}", "not JSON", r#"{"list":3}"#, "[[[[[[[["] {
         assert!(ask(&control, foreign).contains("cannot be read"), "{foreign}");
     }
@@ -339,7 +341,7 @@ fn process_of_another_version_is_told_apart() {
     user.run(&["call", "@lab", "echo", "text=there"]).assert_ok();
     assert_eq!(user.connections()["version"], env!("CARGO_PKG_VERSION"));
     drop(silent);
-    user.run(&["disconnect", "--all"]).assert_ok();
+    user.run(&["connect", "--end-all"]).assert_ok();
 
     // An answer that no version of this program gives.
     assert!(within(|| !control.exists()));
@@ -396,8 +398,9 @@ fn connection_that_is_ending_is_made_anew() {
     let user = User::new();
     // It ends two seconds after it is asked to.
     let slow = r#"trap '' TERM; "$0" serve; exec sleep 1000"#;
-    let connect =
-        |idle| user.run(&["connect", "slow", "--idle", idle, "--", "sh", "-c", slow, PROBE]).assert_ok();
+    let connect = |idle| {
+        user.run(&["connect", "slow", "--idle-timeout", idle, "--", "sh", "-c", slow, PROBE]).assert_ok()
+    };
     connect("300ms");
     let first = user.process().map(servers).unwrap_or_default();
     assert!(within(|| user.connections()["connections"] == json!([])), "it ends without use");
@@ -433,7 +436,7 @@ fn interrupted_command_leaves_the_connection_to_another_that_asked_for_it() {
 fn background_process_holds_nothing_of_its_first_shell() {
     let user = User::new();
     // The pipe ends with the last process that holds it.
-    let script = r#""$0" connect lab --idle 20s -- "$0" serve 3>&1 9>&1 | cat"#;
+    let script = r#""$0" connect lab --idle-timeout 20s -- "$0" serve 3>&1 9>&1 | cat"#;
     let begun = Instant::now();
     let output = Command::new("sh").args(["-c", script, PROBE]).envs(user.environment()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("@lab connected to"), "{output:?}");
@@ -444,7 +447,7 @@ fn background_process_holds_nothing_of_its_first_shell() {
 #[test]
 fn process_whose_folder_was_removed_leaves_the_next_one_alone() {
     let user = User::new();
-    user.connect("old", &["--idle", "5s"], &[]).assert_ok();
+    user.connect("old", &["--idle-timeout", "5s"], &[]).assert_ok();
     let old = user.process().expect("it runs");
     fs::remove_dir_all(user.sockets()).unwrap();
     user.connect("new", &[], &[]).assert_ok();
@@ -459,7 +462,7 @@ fn process_that_is_stopped_is_named() {
     user.connect("lab", &[], &[]).assert_ok();
     let process = user.process().expect("it runs");
     signal(process, Signal::STOP);
-    user.run(&["connections"])
+    user.run(&["connect", "--list"])
         .assert_code(4)
         .assert_stderr(&["gave no answer", &format!("it is process {process}")]);
     user.run(&["call", "@lab", "echo", "text=x", "--connect-timeout", "1s"])

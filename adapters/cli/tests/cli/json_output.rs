@@ -79,9 +79,9 @@ const fn case<'a>(schema: &'a str, args: &'a [&'a str], code: i32) -> Case<'a> {
 /// Schemas whose values need more than one command; a test below is about each.
 const OTHERS: [&str; 18] = [
     "login",
-    "logout",
-    "whoami",
-    "verify",
+    "login-forget",
+    "login-show",
+    "pin-check",
     "replay",
     "trace-show",
     "trace-diff",
@@ -91,8 +91,8 @@ const OTHERS: [&str; 18] = [
     "events-send",
     "events-verify",
     "connect",
-    "connections",
-    "disconnect",
+    "connect-list",
+    "connect-end",
     "serve-list",
     "shell",
     "test",
@@ -274,29 +274,29 @@ fn runs_of_a_test_file_fit_the_schema() {
 #[test]
 fn connections_that_stay_fit_the_schemas() {
     let user = User::new();
-    let list = || fit_lines("connections", &user.run(&["connections", "--json"]).assert_ok());
+    let list = || fit_lines("connect-list", &user.run(&["connect", "--list", "--json"]).assert_ok());
     let disconnect = |more: &[&str], code: i32| {
-        let done = user.run(&[&["disconnect", "--json"], more].concat()).assert_code(code);
-        let mut lines = fit_lines("disconnect", &done);
+        let done = user.run(&[&["connect", "--json"], more].concat()).assert_code(code);
+        let mut lines = fit_lines("connect-end", &done);
         assert_eq!(lines.len(), 1, "{done}");
         lines.remove(0)
     };
     assert_eq!(list(), [json!({"process": null, "version": null, "connections": []})]);
-    assert_eq!(disconnect(&["--all"], 0), json!({"ended": []}));
-    assert_eq!(disconnect(&["nowhere"], 2)["error"]["kind"], "usage");
+    assert_eq!(disconnect(&["--end-all"], 0), json!({"ended": []}));
+    assert_eq!(disconnect(&["--end", "nowhere"], 2)["error"]["kind"], "usage");
 
     for (name, idle, is_new) in
         [("one", "0", true), ("one", "0", false), ("two", "1500ms", true), ("three", "60m", true)]
     {
-        let done = user.connect(name, &["--json", "--idle", idle], &[]).assert_ok();
+        let done = user.connect(name, &["--json", "--idle-timeout", idle], &[]).assert_ok();
         let lines = fit_lines("connect", &done);
         assert_eq!((&lines[0]["isNew"], lines[0]["idle"].is_null()), (&json!(is_new), idle == "0"), "{done}");
     }
     let taken = user.connect("one", &["--json"], &["--everything"]).assert_code(2);
     assert_eq!(fit_lines("connect", &taken)[0]["error"]["kind"], "usage");
     assert!(list()[0]["connections"].as_array().is_some_and(|all| all.len() >= 2));
-    assert_eq!(disconnect(&["one", "nowhere"], 2), json!({"ended": ["one"]}));
-    assert_eq!(disconnect(&["three"], 0), json!({"ended": ["three"]}));
+    assert_eq!(disconnect(&["--end", "one", "nowhere"], 2), json!({"ended": ["one"]}));
+    assert_eq!(disconnect(&["--end", "three"], 0), json!({"ended": ["three"]}));
 }
 
 /// A failure comes through the background process as it comes to a command that connects itself.
@@ -333,7 +333,7 @@ fn failure_to_connect_is_the_same_object_for_all_commands() {
         assert_eq!(kept.get("deviations").is_some(), server.last() == Some(&&*deviates), "{kept}");
         assert_eq!(kept["scopes"], if code == 6 { json!(["read", "call"]) } else { json!([]) });
     }
-    assert_eq!(user.run(&["connections", "--json"]).assert_ok().json()["connections"], json!([]));
+    assert_eq!(user.run(&["connect", "--list", "--json"]).assert_ok().json()["connections"], json!([]));
 }
 
 #[test]
@@ -341,10 +341,10 @@ fn pins_and_traces_fit_the_schemas() {
     let folder = TemporaryDirectory::new();
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (lock, first, second) = (path("lock.json"), path("a.ndjson"), path("b.ndjson"));
-    probe(&["pin", "--output", &lock, "--", PROBE, "serve"]).assert_ok();
+    probe(&["pin", "--out", &lock, "--", PROBE, "serve"]).assert_ok();
     for (more, code) in [(&[][..], 0), (&["--everything"], 1)] {
-        let done = probe(&[&["verify", &lock, "--json", "--", PROBE, "serve"], more].concat());
-        assert_eq!(fit_lines("verify", &done.assert_code(code)).len(), 1);
+        let done = probe(&[&["pin", "--check", &lock, "--json", "--", PROBE, "serve"], more].concat());
+        assert_eq!(fit_lines("pin-check", &done.assert_code(code)).len(), 1);
     }
     for (trace, call) in [(&first, &["add", "a=1", "b=2"][..]), (&second, &["fail"])] {
         let tap = ["--", PROBE, "tap", "--out", trace, "--", PROBE, "serve"];
@@ -407,9 +407,10 @@ fn authorizations_fit_the_schemas() {
     let (store, opened) = (folder.path().join("tokens.json"), folder.path().join("opened"));
     let store = store.to_str().expect("UTF-8");
     let with_store = |args: &[&str]| run(args, &[("MCP_TOKEN_STORE", store)]);
-    let nobody = with_store(&["whoami", "--json", &server.url]).assert_code(6);
-    assert_eq!(fit_lines("whoami", &nobody)[0]["error"]["kind"], "unauthorized");
-    let none = fit_lines("logout", &with_store(&["logout", "--json", &server.url]).assert_ok());
+    let nobody = with_store(&["login", "--show", "--json", &server.url]).assert_code(6);
+    assert_eq!(fit_lines("login-show", &nobody)[0]["error"]["kind"], "unauthorized");
+    let none =
+        fit_lines("login-forget", &with_store(&["login", "--forget", "--json", &server.url]).assert_ok());
     assert_eq!((&none[0]["forgotten"], &none[0]["revoked"]), (&json!(false), &json!(false)));
 
     let (visited, browser) = (server.clone(), browser_command(&opened));
@@ -417,8 +418,9 @@ fn authorizations_fit_the_schemas() {
     let done = with_store(&["login", "--json", "--browser", &browser, &server.url]).assert_ok();
     visitor.join().expect("no panic");
     assert_eq!(fit_lines("login", &done)[0]["registration"], "dynamic");
-    fit_lines("whoami", &with_store(&["whoami", "--json", &server.url]).assert_ok());
-    let done = fit_lines("logout", &with_store(&["logout", "--json", &server.url]).assert_ok());
+    fit_lines("login-show", &with_store(&["login", "--show", "--json", &server.url]).assert_ok());
+    let done =
+        fit_lines("login-forget", &with_store(&["login", "--forget", "--json", &server.url]).assert_ok());
     assert_eq!((&done[0]["forgotten"], &done[0]["revoked"]), (&json!(true), &json!(true)));
 
     let open = Behaviour { is_open: true, no_resource_metadata: true, ..Behaviour::default() };

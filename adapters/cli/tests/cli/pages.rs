@@ -103,7 +103,8 @@ fn commands_of_the_pages_that_need_nothing_else_work() {
         let is_own = server.first().is_some_and(|word| word == "mcp-probe")
             && !server.iter().any(|word| IMAGINED.contains(&&**word) || word.contains("://"))
             && words[0] != "bridge";
-        let is_kept = words[0] == "disconnect" || words.iter().any(|word| word.starts_with("@lab"));
+        let is_kept =
+            words.iter().any(|word| word == "--end") || words.iter().any(|word| word.starts_with("@lab"));
         if !is_own && !is_kept {
             continue;
         }

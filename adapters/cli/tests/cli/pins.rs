@@ -1,4 +1,4 @@
-//! The commands `pin` and `verify`.
+//! The command `pin`.
 
 use std::fs;
 
@@ -15,12 +15,12 @@ fn what_has_changed_since_a_server_was_pinned_is_told() {
     let server = ["--", PROBE, "serve", "--everything"];
     for era in ["legacy", "modern"] {
         let run = |words: &[&str]| probe(&[words, &["--era", era], &server].concat());
-        let pinned = run(&["pin", "--output", lock, "--overwrite"]).assert_ok();
-        run(&["pin", "--output", lock]).assert_code(2).assert_stderr(&["mcp-probe verify", "--overwrite"]);
+        let pinned = run(&["pin", "--out", lock, "--overwrite"]).assert_ok();
+        run(&["pin", "--out", lock]).assert_code(2).assert_stderr(&["mcp-probe pin --check", "--overwrite"]);
         assert!(pinned.stdout.starts_with("pinned ") && pinned.stdout.contains(" (sha256:"), "{pinned}");
         assert_eq!(run(&["pin"]).assert_ok().stdout, fs::read_to_string(lock).unwrap());
-        run(&["verify", lock]).assert_ok().assert_stdout(&["everything is as it was pinned"]);
-        let same = run(&["verify", lock, "--json"]).assert_ok().json();
+        run(&["pin", "--check", lock]).assert_ok().assert_stdout(&["everything is as it was pinned"]);
+        let same = run(&["pin", "--check", lock, "--json"]).assert_ok().json();
         assert_eq!((&same["findings"], &same["pinned"]), (&json!([]), &same["listed"]));
 
         // As if the server had another description then.
@@ -28,7 +28,7 @@ fn what_has_changed_since_a_server_was_pinned_is_told() {
         let damaged = text.replacen("Returns the given text", "Returns the given text. Always copy me", 1);
         assert_ne!(text, damaged);
         fs::write(lock, damaged).unwrap();
-        run(&["verify", lock])
+        run(&["pin", "--check", lock])
             .assert_code(2)
             .assert_stderr(&["the digest of the tool `", "` does not fit it"]);
     }
@@ -39,9 +39,9 @@ fn differences_are_reported_as_text_json_and_sarif() {
     let folder = TemporaryDirectory::new();
     let lock = folder.path().join("demo #.lock.json");
     let lock = lock.to_str().unwrap();
-    probe(&["pin", "--output", lock, "--", PROBE, "serve"]).assert_ok();
+    probe(&["pin", "--out", lock, "--", PROBE, "serve"]).assert_ok();
     let run = |words: &[&str]| {
-        probe(&[&["verify", lock][..], words, &["--", PROBE, "serve", "--everything"]].concat())
+        probe(&[&["pin", "--check", lock][..], words, &["--", PROBE, "serve", "--everything"]].concat())
     };
     let told = run(&[]).assert_code(1).assert_stderr(&["since the server was pinned"]);
     assert!(told.stdout.contains(" is not pinned\n"), "{told}");
@@ -55,9 +55,9 @@ fn differences_are_reported_as_text_json_and_sarif() {
         let lock = lock.to_str().unwrap();
         let mock = file(&before);
         let server = ["--", PROBE, "serve", "--mock", &mock];
-        probe(&[&["pin", "--output", lock, "--overwrite"], &server[..]].concat()).assert_ok();
+        probe(&[&["pin", "--out", lock, "--overwrite"], &server[..]].concat()).assert_ok();
         file(&after);
-        probe(&[&["verify", lock], words, &server].concat()).assert_code(1)
+        probe(&[&["pin", "--check", lock], words, &server].concat()).assert_code(1)
     };
     changed(&[]).assert_stdout(&["`/description` is another one\n  - \"Adds.\"\n  + \"Adds. Copy me.\"\n"]);
     let report = changed(&["--json"]).json();

@@ -140,7 +140,7 @@ fn kept_connection_logs_in_on_its_terminal_and_outlives_it() {
         assert_eq!(shown.contains("/authorize?"), is_new, "{shown}");
         assert!(shown.lines().all(|line| !line.contains("s3cret")), "{shown}");
         if width == 200 {
-            let listed = user.run(&["connections"]).assert_ok();
+            let listed = user.run(&["connect", "--list"]).assert_ok();
             assert!(listed.stdout.lines().all(|line| line.chars().count() <= 80), "{listed}");
             // The terminal is closed.
             drop((near, far));

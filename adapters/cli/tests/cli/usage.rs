@@ -50,7 +50,7 @@ fn usage_lines_show_each_form_of_a_server() {
 
 #[test]
 fn help_fits_into_80_columns() {
-    let others: [&[&str]; 11] = [
+    let others: [&[&str]; 9] = [
         &[],
         &["test"],
         &["serve"],
@@ -58,8 +58,6 @@ fn help_fits_into_80_columns() {
         &["demo"],
         &["completions"],
         &["login"],
-        &["logout"],
-        &["whoami"],
         &["generate"],
         &["generate", "rust"],
     ];
@@ -136,4 +134,81 @@ fn bash_completes_commands_and_values() {
     assert_eq!(complete("mcp-probe insp"), "inspect");
     assert_eq!(complete("mcp-probe inspect --connect"), "--connect-timeout");
     assert_eq!(complete("mcp-probe inspect --era m"), "modern");
+}
+
+/// Returns the words of every command, hidden ones apart.
+fn commands() -> Vec<Vec<String>> {
+    let (mut found, mut left) = (Vec::new(), vec![(Vec::new(), mcp_probe::command())]);
+    while let Some((words, command)) = left.pop() {
+        let below = command.get_subcommands().filter(|command| !command.is_hide_set());
+        left.extend(
+            below.map(|below| ([&words[..], &[below.get_name().to_owned()]].concat(), below.clone())),
+        );
+        found.push(words);
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn help_is_short_and_what_was_agreed() {
+    let mut rows = String::from("command\tlines\tdigest\n");
+    for command in commands() {
+        for (option, most) in [("-h", if command.is_empty() { 45 } else { 60 }), ("--help", usize::MAX)] {
+            let words: Vec<&str> = command.iter().map(|word| &**word).chain([option]).collect();
+            let shown = run(&words, &[("COLUMNS", "100")]).assert_ok().stdout;
+            let lines = shown.lines().count();
+            assert!(lines <= most, "mcp-probe {words:?} has {lines} lines:\n{shown}");
+            // FNV-1a.
+            let digest = shown.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            rows.push_str(&format!("{}\t{lines}\t{digest:016x}\n", words.join(" ")));
+        }
+    }
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/help.tsv");
+    if std::env::var_os("UPDATE_HELP").is_some() {
+        std::fs::write(&path, &rows).expect("written");
+    }
+    let agreed = std::fs::read_to_string(&path).expect("a file");
+    let changed: Vec<&str> =
+        rows.lines().filter(|row| !agreed.lines().any(|agreed| agreed == *row)).collect();
+    assert!(
+        changed.is_empty() && rows.len() == agreed.len(),
+        "changed: {changed:#?}\nWhat users see has changed: CHANGELOG.md says why, and UPDATE_HELP=1 writes help.tsv anew."
+    );
+}
+
+#[test]
+fn each_command_stands_below_a_heading_or_among_the_others() {
+    let shown = probe(&["--help"]).assert_ok().stdout;
+    let (listed, others) = shown.split_once("\nAlso: ").expect("others");
+    let others: Vec<&str> = others.lines().next().expect("a line").split(", ").collect();
+    let rows = listed.lines().filter(|line| line.starts_with("  "));
+    let rows: Vec<&str> = rows.filter_map(|line| line.split_whitespace().next()).collect();
+    let mut found: Vec<&str> = rows.into_iter().chain(others).collect();
+    found.sort_unstable();
+    let commands = commands().into_iter().filter(|words| words.len() == 1).flatten();
+    assert_eq!(found, commands.collect::<Vec<_>>());
+    assert_eq!(listed.lines().filter(|line| line.ends_with(':')).count(), 6, "{listed}");
+}
+
+#[test]
+fn word_that_was_a_command_names_the_new_one() {
+    for (words, new) in [
+        (&["connections", "--json"][..], "connect --list"),
+        (&["disconnect", "lab"], "connect --end NAME"),
+        (&["logout", "http://localhost/mcp"], "login --forget URL"),
+        (&["verify", "lock.json", "--", "true"], "pin --check LOCKFILE"),
+        (&["whoami", "http://localhost/mcp"], "login --show URL"),
+    ] {
+        let said = format!("`{}` is `mcp-probe {new}` now", words[0]);
+        let done = probe(words).assert_code(2);
+        assert_eq!(done.stderr, format!("error: {said}\n"));
+        let is_json = words.contains(&"--json");
+        assert_eq!(done.stdout.is_empty(), !is_json);
+        if is_json {
+            assert_eq!(done.json()["error"]["message"], said);
+        }
+    }
 }

@@ -47,6 +47,7 @@ const EXCLUDED: &[(&str, &str)] = &[
         "adapters/cli/src/check/",
         "findings, which name their rule; `check --rules` lists them; how it fails is prose of the page",
     ),
+    ("adapters/cli/src/command/help.rs", "headings of `--help`"),
     ("adapters/cli/src/demo/", "a tour; how it fails is prose of the page"),
     (
         "adapters/cli/src/doctor/",

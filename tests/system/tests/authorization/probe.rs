@@ -70,7 +70,7 @@ fn probe_logs_in_calls_refreshes_and_logs_out() {
     let told = user.log_in(url, &[], "").assert_success().json();
     assert_eq!((&told["issuer"], &told["registration"]), (&json!(issuer.issuer), &json!("dynamic")));
     assert_eq!((&told["resource"], &told["refreshable"]), (&json!(url), &json!(true)));
-    assert_eq!(user.run(&["whoami", "--json", url]).assert_success().json(), told);
+    assert_eq!(user.run(&["login", "--show", "--json", url]).assert_success().json(), told);
     for runtime in ["blocking", "threads", "smol"] {
         let done = user.run(&["call", "whoami", "--runtime", runtime, "--trace", url]).assert_success();
         assert!(done.stdout.contains(told["client_id"].as_str().expect("an id")), "{done}");
@@ -80,9 +80,9 @@ fn probe_logs_in_calls_refreshes_and_logs_out() {
     }
     assert!(issuer.grants("refresh_token").len() >= 2);
     assert_eq!(issuer.grants("authorization_code").len(), 1);
-    user.run(&["logout", url]).assert_success();
+    user.run(&["login", "--forget", url]).assert_success();
     assert!(!issuer.requests("/token/revocation").is_empty());
-    assert_eq!(user.run(&["whoami", "--json", url]).assert_failure().json()["error"]["exitCode"], 6);
+    assert_eq!(user.run(&["login", "--show", "--json", url]).assert_failure().json()["error"]["exitCode"], 6);
     assert_eq!(user.run(&["ping", "--json", url]).assert_failure().json()["error"]["exitCode"], 6);
     server.stop();
     issuer.stop();

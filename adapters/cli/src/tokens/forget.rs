@@ -1,10 +1,10 @@
-//! The `logout` command: revokes and forgets the tokens for a server.
+//! `login --forget`: revokes and forgets the tokens for a server.
 
 use mcp_auth::client::{Cancellation, TokenStore as _};
 use mcp_oauth::TokenRecord;
 use serde::Serialize;
 
-use super::args::LogOutArgs;
+use super::args::LogInArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_value};
@@ -20,14 +20,14 @@ struct LogOutReport<'a> {
     revoked: bool,
 }
 
-pub(crate) fn log_out(args: &LogOutArgs) -> Result<(), CommandFailure> {
-    let remote = RemoteServer::from_place(&args.place)?;
+pub(super) fn forget(args: &LogInArgs) -> Result<(), CommandFailure> {
+    let remote = RemoteServer::from_place(&args.server.place)?;
     let url = authorization::endpoint(&remote)?;
     let shown = remote.display_name();
-    let store = ProbeStore::open(args.store.token_store.as_deref());
+    let store = ProbeStore::open(args.tokens.store.token_store.as_deref());
     let record = authorization::stored(&store, &url)?;
     // A wrong option is reported whether or not there is something to revoke.
-    let authorizer = authorization::for_logout(&args.client, &store, record.as_ref())?;
+    let authorizer = authorization::for_logout(&args.tokens.client, &store, record.as_ref())?;
     let report = |forgotten, revoked, text: &str| match args.json {
         true => print_value(&LogOutReport { server: &shown, forgotten, revoked }),
         false => print(text),
