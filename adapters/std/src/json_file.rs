@@ -28,7 +28,7 @@ use self::jsonc::Step;
 /// The longest time that a file or an option may name: far longer than any real wait, and added to a clock without overflow.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
 
-/// A file is not what it has to be. The message names the place, and contains no value, which may be secret.
+/// A file is not what it has to be. The message names the place; of values, which may be secret, it has what a parser of types says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -70,7 +70,7 @@ pub fn read_from(
 ) -> Result<(Location, Value), JsonFileError> {
     let top = Location::top(path);
     let mut bytes = Vec::new();
-    let read = content.take(max_bytes + 1).read_to_end(&mut bytes);
+    let read = content.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| top.failure(&error.to_string()))?;
     if bytes.len() as u64 > max_bytes {
         return Err(top.failure(&format!("is larger than {max_bytes} bytes")));

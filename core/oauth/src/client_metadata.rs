@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::document::Document;
 use super::jose::JsonObject;
 use super::locations;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// A document or its URL is not acceptable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

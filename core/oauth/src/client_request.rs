@@ -15,7 +15,7 @@ use super::request::{self, FetchResponse, Form, json_fields};
 use super::token::{self, Secret};
 use crate::error::ErrorKind;
 use mcp_proto::head::Fields;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// Lifetime of an assertion of a client, in seconds.
 const ASSERTION_LIFETIME: u64 = 60;

@@ -10,7 +10,7 @@ use super::client_request::{AuthMethod, MAX_NONCES};
 use super::jose::Algorithm;
 use super::token::Secret;
 use crate::error::{Error, ErrorKind, Step};
-use mcp_proto::http::client::{Origin, Url, UrlError};
+use mcp_proto::http::{Origin, Url, UrlError};
 use mcp_proto::{Scopes, VersionSet};
 
 /// How a client proves to an authorization server who it is (RFC 6749, 2.3).

@@ -50,8 +50,16 @@ impl Document {
             return Err("it is not a JSON object".into());
         }
         // Readers differ in which of two members they take.
-        if json.retain_members(|_| true).is_none() {
+        let mut members = 0;
+        let count = |_: &str| {
+            members += 1;
+            true
+        };
+        if json.retain_members(count).is_none() {
             return Err("a member is repeated".into());
+        }
+        if members > MAX_MEMBERS {
+            return Err("it has too many members".into());
         }
         Ok(Self { json, defect: Cell::new(None) })
     }
@@ -146,12 +154,25 @@ impl Document {
     }
 }
 
+/// Maximum number of members of a document.
+const MAX_MEMBERS: u32 = 1_024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read<T>(text: &str, build: impl FnOnce(&Document) -> T) -> Result<T, Defect> {
         Document::read(text.as_bytes(), |why| why, |document| Ok(build(document)))
+    }
+
+    #[test]
+    fn document_with_too_many_members_is_refused() {
+        let of = |count: u32| {
+            let members: Vec<_> = (0..count).map(|n| format!("\"m{n}\":0")).collect();
+            read(&format!("{{{}}}", members.join(",")), |_| ())
+        };
+        assert_eq!(of(MAX_MEMBERS), Ok(()));
+        assert_eq!(of(MAX_MEMBERS + 1), Err("it has too many members".into()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::{Anchor, Entropy, Instant};
 
 use crate::jose::{Algorithm, DpopKey, ProofClaims, SignRequest, SigningKey, base64url};
@@ -22,7 +22,7 @@ use crate::locations::without_query;
 /// # let signature = [0; 64];
 /// // It goes to whoever holds the key. With the signature, the proof is whole:
 /// assert!(sign.finish(&signature).starts_with("ey"));
-/// # Ok::<(), mcp_proto::http::client::UrlError>(())
+/// # Ok::<(), mcp_proto::http::UrlError>(())
 /// ```
 pub struct DpopProofs {
     key: DpopKey,

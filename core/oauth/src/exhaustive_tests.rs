@@ -13,7 +13,7 @@ use super::jose::{Algorithm, AssertionClaims, ProofClaims, base64url, from_base6
 use super::locations::{canonical, covers, resource_metadata, server_metadata};
 use super::request::{Form, parse_form};
 use crate::extent::exhaustive;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::testing::{for_each_sequence, for_each_text};
 
 /// Calls `check` with every text of at most `longest` of the pieces, and returns how many there were.

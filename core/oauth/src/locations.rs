@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::document::Defect;
 use mcp_proto::http::Network;
-use mcp_proto::http::client::{Origin, Url};
+use mcp_proto::http::{Origin, Url};
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";

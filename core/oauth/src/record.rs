@@ -10,7 +10,7 @@ use super::jose::{self, DpopKey, JsonObject};
 use super::locations;
 use super::token::{self, Secret};
 use mcp_proto::Scopes;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// Version of the stored form.
 const VERSION: u64 = 1;

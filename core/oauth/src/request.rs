@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use mcp_proto::fields;
 use mcp_proto::head::Fields;
-use mcp_proto::http::client::{Origin, Url};
+use mcp_proto::http::{Origin, Url};
 
 /// The number of a request within its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

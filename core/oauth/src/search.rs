@@ -8,7 +8,7 @@ use super::document::{Defect, Document};
 use super::locations::{self, UrlPolicy};
 use super::request::FetchResponse;
 use crate::error::{Error, ErrorKind, FetchFailure, Step};
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// Largest number of redirects that are followed for one document (SEC-011).
 const MAX_REDIRECTS: u8 = 3;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::document::{Defect, Document};
 use super::locations::{self, UrlPolicy};
 use mcp_proto::Scopes;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// A defect and the rule that it breaks.
 type Refusal = (Defect, &'static str);

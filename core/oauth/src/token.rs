@@ -10,7 +10,7 @@ use super::jose::DpopKey;
 use super::request::FetchResponse;
 use crate::error::{ErrorKind, clipped};
 use mcp_proto::Scopes;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// An access token for one MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]

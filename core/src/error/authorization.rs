@@ -33,6 +33,10 @@ impl AuthorizationError {
     }
 }
 
+// Nobody changes an error.
+impl core::panic::UnwindSafe for AuthorizationError {}
+impl core::panic::RefUnwindSafe for AuthorizationError {}
+
 /// Errors with the same text are equal.
 impl PartialEq for AuthorizationError {
     fn eq(&self, other: &Self) -> bool {
@@ -41,3 +45,20 @@ impl PartialEq for AuthorizationError {
 }
 
 impl Eq for AuthorizationError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_has_its_type_and_is_equal_by_its_text() {
+        fn assert_unwind_safe<T: core::panic::UnwindSafe + core::panic::RefUnwindSafe + Send + Sync>() {}
+        assert_unwind_safe::<crate::HttpError>();
+        let [one, same] = [0, 1].map(|_| AuthorizationError::new(core::fmt::Error, false));
+        assert_eq!((&one, one.to_string()), (&same, core::fmt::Error.to_string()));
+        assert_ne!(one, AuthorizationError::new(core::fmt::Error, true));
+        assert_ne!(one, AuthorizationError::new(crate::UseError::Stale, false));
+        assert!(one.downcast_ref::<core::fmt::Error>().is_some());
+        assert!(one.downcast_ref::<crate::UseError>().is_none());
+    }
+}

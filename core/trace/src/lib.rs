@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `io` | `io`: a recording proxy over HTTP, a loop between two streams, a trace played against a peer; on `std` |
 //! | `tls` | `https` in `io::serve_http`; enables `io`; the build needs a C compiler |
-//! | `views` | `views`: the differences of two traces, a page, HTTP exchanges and spans; `escape`: text that is harmless on a terminal |
+//! | `views` | `views`: the differences of two traces, a page, HTTP exchanges and spans |
 //!
 //! # Format
 //!
@@ -82,7 +82,6 @@ extern crate alloc;
 mod calls;
 mod compare;
 pub mod engine;
-#[cfg(feature = "views")]
 pub mod escape;
 #[cfg(feature = "io")]
 pub mod io;

@@ -1,5 +1,6 @@
 //! The recorder: bytes of both sides in, lines of a trace out.
 
+use core::fmt;
 use std::io::{self, Write};
 
 use memchr::memchr;
@@ -14,7 +15,6 @@ pub const MAX_LINE: usize = 16 << 20;
 /// It takes what passes in whatever pieces it comes, finds the lines, masks secrets, and writes each line with the times of its
 /// reads once it is complete. Nothing here fails: a writer that does ends the recording ([`failure`](Self::failure)), and what
 /// is recorded goes on.
-#[derive(Debug)]
 pub struct Recorder<W> {
     out: W,
     mask: Mask,
@@ -26,6 +26,13 @@ pub struct Recorder<W> {
     failure: Option<io::Error>,
     is_full: bool,
     buffer: Vec<u8>,
+}
+
+/// Shows nothing that was recorded: what is not masked yet may be secret.
+impl<W> fmt::Debug for Recorder<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("failure", &self.failure).finish_non_exhaustive()
+    }
 }
 
 /// The line of one side that is not complete yet.

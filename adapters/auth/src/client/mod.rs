@@ -51,8 +51,9 @@ pub use interaction::{BrowserLogin, Cancellation, Interaction, NoInteraction, Pa
 pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
 pub use mcp_oauth::{
     AccessToken, Algorithm, ApplicationType, AssertionRequest, ClientAuth, ClientCredentials, ClientMetadata,
-    Config, DpopMode, DpopProofs, Error, ErrorKind, GrantType, IdentityProvider, Registration, Scopes,
-    Secret, Step, TokenRecord, Trigger, UserCode,
+    Config, DpopKey, DpopMode, DpopProofs, Error, ErrorKind, Fetch, FetchFailure, FetchResponse, GrantType,
+    IdentityProvider, Registration, Scopes, Secret, SignRequest, Signature, Step, TokenRecord, Trigger,
+    UserCode,
 };
 pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
 pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};

@@ -9,7 +9,9 @@ use core::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mcp_blocking::Handle;
-use mcp_mock::chaos::{self, Kind};
+#[cfg(unix)]
+use mcp_mock::chaos;
+use mcp_mock::chaos::Kind;
 use mcp_std::io::{Duplex, SerialConfig, Stdio};
 
 use crate::args::duration;

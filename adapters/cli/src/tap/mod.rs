@@ -86,7 +86,7 @@ Examples:
   mcp-probe tap --http 127.0.0.1:8081 http://127.0.0.1:8080/mcp";
 
 /// The command, in answers that the tap gives itself.
-const NAME: &str = concat!("mcp-probe", " ", "tap");
+const NAME: &str = "mcp-probe tap";
 /// Largest number in the name of a trace.
 const MAX_NUMBER: u32 = 9_999;
 /// Time to connect to a socket.

@@ -114,6 +114,14 @@ fn traces_that_differ_are_compared_by_pointer() {
         .assert_code(1)
         .assert_stdout(&["response to tools/call echo: /result/content\n  - \"one\"\n  + \"two\""])
         .assert_stderr(&["1 difference between the traces"]);
+    let lines: Vec<String> = text("one").lines().map(|line| format!("{line}\n")).collect();
+    let short = write(&folder, "d.ndjson", &lines[..lines.len() - 1].concat());
+    probe(&["trace", "diff", &first, &short])
+        .assert_code(1)
+        .assert_stdout(&[" and -", "only in the first trace"]);
+    probe(&["trace", "diff", &short, &first])
+        .assert_code(1)
+        .assert_stdout(&["lines - and ", "only in the second trace"]);
 }
 
 #[test]

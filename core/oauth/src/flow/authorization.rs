@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, Step};
 use crate::jose::DpopKey;
 use crate::request::{self, Form};
 use crate::token::Secret;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::{Instant, Scopes};
 
 /// Length of the longest query of a redirect, in bytes; a longer one counts as foreign.

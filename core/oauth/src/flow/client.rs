@@ -18,7 +18,7 @@ use crate::client_request::Registration;
 use crate::error::{Error, ErrorKind, Step};
 use crate::token::Secret;
 use mcp_proto::Instant;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::sync::Arc;
 
 impl Flow {

@@ -17,7 +17,7 @@ use crate::client_request::Registration;
 use crate::error::{Error, ErrorKind, Step};
 use crate::server_metadata::ResourceMetadata;
 use mcp_proto::fields::PROTOCOL_VERSION;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::{Scopes, Version};
 
 /// The revision whose servers are their own authorization servers.

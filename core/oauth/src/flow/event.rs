@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::jose::SignRequest;
 use crate::token::Secret;
 use mcp_proto::AuthChallenge;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// The reason to start a [`Flow`](super::Flow).
 #[derive(Clone, Debug)]

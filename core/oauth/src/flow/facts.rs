@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Step};
 use crate::jose::DpopKey;
 use crate::server_metadata::ResourceMetadata;
 use crate::token::Secret;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::sync::Arc;
 use mcp_proto::{AuthChallenge, Scopes};
 

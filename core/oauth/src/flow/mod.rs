@@ -33,7 +33,7 @@ use super::search::Search;
 use super::token::Secret;
 use crate::error::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::head::Fields;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::sync::Arc;
 use mcp_proto::{Anchor, Entropy, Instant};
 

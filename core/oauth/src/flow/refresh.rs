@@ -11,7 +11,7 @@ use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
 use crate::client_request::Registration;
 use crate::error::{Error, ErrorKind, Step};
 use crate::token::Secret;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 
 /// Seconds within which a token counts as one that was issued just now.
 const JUST_ISSUED: u64 = 60;

@@ -12,7 +12,7 @@ use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::error::{Error, ErrorKind, Step};
 use crate::token::Secret;
 use alloc::boxed::Box;
-use mcp_proto::http::client::Url;
+use mcp_proto::http::Url;
 use mcp_proto::{Instant, Scopes};
 
 /// The most seconds before its end at which a token is renewed.

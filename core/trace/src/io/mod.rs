@@ -45,8 +45,11 @@ impl Recording {
         let mut recorder = lock(&self.recorder);
         let was_full = recorder.is_full();
         act(&mut recorder, self.clock.now().as_micros());
-        if !was_full && recorder.is_full() {
-            (self.on_end)(recorder.failure().as_ref());
+        let ended = (!was_full && recorder.is_full()).then(|| recorder.failure());
+        // It may record something itself.
+        drop(recorder);
+        if let Some(failure) = ended {
+            (self.on_end)(failure.as_ref());
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The authorization of a connection: challenges are answered on a thread of their own, proofs are signed here.
 
 use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 use core::task::Waker;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::{io, thread};
 
-use mcp_auth::client::{AccessToken, DpopProofs, Error, Registration, Step, Trigger};
+use mcp_auth::client::{AccessToken, DpopProofs, Error, Registration, Secret, Step, Trigger};
 use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, ProofRequest, Url};
 use mcp_proto::{Anchor, DeprecatedFeature, Diagnostic, Instant};
 
@@ -21,8 +22,8 @@ pub(super) struct Authorization {
     server: Url,
     /// The token that was used last.
     token: Option<AccessToken>,
-    /// For that token, if it is bound to a key.
-    proofs: Option<DpopProofs>,
+    /// Of the tokens that are bound to a key: the one in use, and the one before, with which requests may wait for a proof.
+    proofs: Vec<(Secret, DpopProofs)>,
     /// Unix time as the credential of that token has it.
     anchor: Anchor,
     running: Option<RunningFlow>,
@@ -63,7 +64,7 @@ impl Authorization {
             authorizer,
             server,
             token: None,
-            proofs: None,
+            proofs: Vec::new(),
             anchor: Anchor::default(),
             running: None,
             cancellation,
@@ -109,7 +110,10 @@ impl Authorization {
     }
 
     fn prove(&mut self, now: Instant, request: &ProofRequest) -> Result<String, String> {
-        let Some(proofs) = &mut self.proofs else { return Err(String::from("the token has no key")) };
+        let is_its = |(token, _): &&mut (Secret, DpopProofs)| token.expose() == request.token();
+        let Some((_, proofs)) = self.proofs.iter_mut().find(is_its) else {
+            return Err(String::from("the token has no key"));
+        };
         let nonce = request.nonce.as_deref();
         let sign = proofs.begin(now, request.method, &request.url, nonce, request.token());
         let signature = self.authorizer.sign(&sign)?;
@@ -126,8 +130,10 @@ impl Authorization {
         }
         let (token, before) = (token.clone(), self.anchor);
         let made = self.credential(token, clock);
-        let is_set = made.is_ok_and(|made| client.authorization().set_credential(now, made).is_ok());
-        if !is_set {
+        let set = made.map(|(made, proofs)| (client.authorization().set_credential(now, made), proofs));
+        if let Ok((Ok(()), proofs)) = set {
+            self.keep(proofs);
+        } else {
             // It is refused while a challenge is open, whose answer may bring no other credential: try again then.
             self.anchor = before;
         }
@@ -226,16 +232,30 @@ impl Authorization {
         let mut authorization = client.authorization();
         // The challenge may have been withdrawn in the meantime: the exchange that asked was cancelled.
         let _ = match outcome.and_then(|token| token.map(|token| self.credential(token, clock)).transpose()) {
-            Ok(Some(credential)) => authorization
+            Ok(Some((credential, proofs))) => authorization
                 .authorize(now, exchange, credential.clone())
-                .or_else(|_| authorization.set_credential(now, credential)),
+                .or_else(|_| authorization.set_credential(now, credential))
+                .map(|()| self.keep(proofs)),
             Ok(None) => authorization.refuse(now, exchange),
             Err(error) => authorization.fail(now, exchange, &error),
         };
     }
 
-    /// Returns the credential of a token.
-    fn credential(&mut self, token: AccessToken, clock: &Clock) -> Result<Credential, Error> {
+    /// Keeps the proofs of a token that the client has taken. Those of one that it has refused would be false.
+    fn keep(&mut self, proofs: Option<(Secret, DpopProofs)>) {
+        let Some(new) = proofs else { return };
+        self.proofs.retain(|(token, _)| *token != new.0);
+        self.proofs.insert(0, new);
+        self.proofs.truncate(2);
+    }
+
+    /// Returns the credential of a token, with its proofs if it is bound to a key.
+    #[expect(clippy::type_complexity, reason = "both are taken apart at once")]
+    fn credential(
+        &mut self,
+        token: AccessToken,
+        clock: &Clock,
+    ) -> Result<(Credential, Option<(Secret, DpopProofs)>), Error> {
         let failed = |why: String| Error::local(Step::Token, self.server.origin().to_string(), why);
         let anchor = clock.anchor();
         self.anchor = anchor;
@@ -243,20 +263,20 @@ impl Authorization {
             let now = clock.now();
             now + core::time::Duration::from_secs(at.saturating_sub(anchor.unix_secs(now)))
         });
-        let credential = match token.dpop.clone() {
+        let (credential, proofs) = match token.dpop.clone() {
             Some(key) => {
                 let secret = mcp_std::entropy::seed().map_err(|error| failed(error.to_string()))?;
-                self.proofs = Some(DpopProofs::new(key, anchor, secret, clock.now()));
-                Credential::dpop(token.token.expose())
+                let proofs = DpopProofs::new(key, anchor, secret, clock.now());
+                (Credential::dpop(token.token.expose()), Some((token.token.clone(), proofs)))
             }
-            None => Credential::bearer(token.token.expose()),
+            None => (Credential::bearer(token.token.expose()), None),
         };
         let credential = credential.map_err(|error| failed(error.to_string()))?;
         if token.is_server_its_issuer {
             self.note = Some(OWN_ISSUER);
         }
         self.token = Some(token);
-        Ok(credential.renew_at(renew_at))
+        Ok((credential.renew_at(renew_at), proofs))
     }
 }
 
@@ -301,7 +321,7 @@ mod tests {
         let http = Http::new("https://mcp.test/mcp").unwrap().handle_challenges(true);
         let mut client = Client::new(Arc::new(engine), Arc::new(http), clock.now());
         let mut authorization = Authorization::new(authorizer, server);
-        let credential = authorization.credential(token.clone(), &clock).unwrap();
+        let (credential, _) = authorization.credential(token.clone(), &clock).unwrap();
         client.authorization().set_credential(clock.now(), credential).unwrap();
         // The machine sleeps: Unix time goes on, and the monotonic clock stands still. Instead of the clock of this machine
         // everything before is set back.
@@ -319,6 +339,48 @@ mod tests {
         for slept in [0, 3, 60, 3_000] {
             assert_eq!(first_challenge(slept), None, "{slept} s");
         }
+    }
+
+    /// Returns the key and the token of the proof of the next request.
+    fn next_proof(authorization: &mut Authorization, client: &mut Client, now: Instant) -> (String, String) {
+        let request = client.authorization().poll_proof().expect("a request that waits");
+        let proof = authorization.prove(now, &request).expect("a proof");
+        let head = proof.split('.').next().unwrap_or_default();
+        (head.to_owned(), request.token().to_owned())
+    }
+
+    #[test]
+    fn request_that_waits_while_its_token_is_renewed_is_proved_by_its_own_key() {
+        let (clock, server) = (Clock::start(), Url::parse("https://mcp.test/mcp").unwrap());
+        let authorizer = stored(&server, clock.anchor().unix_secs(clock.now()));
+        let token = authorizer.run(&server, Trigger::Connect, &Cancellation::new()).unwrap().unwrap();
+        let engine = mcp_proto::client::Config::new("test", "1").versions(VersionSet::MODERN);
+        let http = Http::new("https://mcp.test/mcp").unwrap().handle_challenges(true);
+        let mut client = Client::new(Arc::new(engine), Arc::new(http), clock.now());
+        let mut authorization = Authorization::new(authorizer, server);
+        let mut heads = Vec::new();
+        let mut pool = ConnectionPool::new(PoolLimits::default());
+        for secret in ["t0ken-1", "t0ken-2"] {
+            let mut token = token.clone();
+            token.token = secret.into();
+            token.dpop = Some(mcp_auth::client::generate_dpop_key().unwrap());
+            let (credential, proofs) = authorization.credential(token, &clock).unwrap();
+            client.authorization().set_credential(clock.now(), credential).unwrap();
+            authorization.keep(proofs);
+            if heads.is_empty() {
+                let _ = pool.poll_event(clock.now(), &mut client);
+            }
+            heads.push(authorization.proofs[0].0.expose().to_owned());
+        }
+        let (head, token) = next_proof(&mut authorization, &mut client, clock.now());
+        assert_eq!(
+            (token.as_str(), &heads[..]),
+            ("t0ken-1", &["t0ken-1".to_owned(), "t0ken-2".to_owned()][..])
+        );
+        let first =
+            &mut authorization.proofs.iter_mut().find(|(token, _)| token.expose() == "t0ken-1").unwrap().1;
+        let own = first.begin(clock.now(), "POST", &authorization.server, None, "t0ken-1");
+        assert_eq!(own.finish(b"").split('.').next(), Some(head.as_str()));
     }
 
     // covers: AUTH-018
