@@ -7,13 +7,13 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 #[cfg(feature = "tls")]
-use mcp_blocking::tls::ClientTls;
+use mcp_std::tls::ClientTls;
 use mcp_proto::AuthChallenge;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::{Url, parse_challenges};
-#[cfg(feature = "check")]
+#[cfg(feature = "checks")]
 use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_proto::http::fields::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use mcp_std::Clock;
@@ -87,6 +87,12 @@ impl HttpTarget {
         fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// Returns whether each request carries a header field.
+    #[cfg(feature = "auth")]
+    pub(crate) const fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
     /// Adds a header field to each request.
     #[cfg(feature = "auth")]
     pub(crate) fn add_field(&mut self, name: &str, value: String) {
@@ -98,7 +104,7 @@ impl HttpTarget {
     /// # Errors
     ///
     /// Fails if the host is unknown or no address accepts a connection.
-    #[cfg(feature = "check")]
+    #[cfg(feature = "checks")]
     pub(crate) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
         let addresses = mcp_std::io::resolve_host(&url.origin().host, url.origin().port)?;
         let mut server = Self::new(url, addresses, fields);
@@ -116,7 +122,7 @@ impl HttpTarget {
     }
 
     /// Returns the server for requests without credentials.
-    #[cfg(feature = "check")]
+    #[cfg(feature = "checks")]
     pub(crate) fn without_credentials(&self) -> Self {
         let mut bare = self.clone();
         bare.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(AUTHORIZATION));

@@ -2,18 +2,17 @@
 
 use core::time::Duration;
 
-use crate::secrets::masked;
+use mcp_proto_trace::masked;
 
 /// A test with its outcome.
-pub(crate) struct TestCase {
-    pub(crate) name: String,
+pub struct TestCase {
+    pub name: String,
     /// How long it took, if that is known.
-    pub(crate) time: Option<Duration>,
-    pub(crate) outcome: TestOutcome,
+    pub time: Option<Duration>,
+    pub outcome: TestOutcome,
 }
 
-#[cfg_attr(not(feature = "check"), expect(dead_code, reason = "`check` alone has notes"))]
-pub(crate) enum TestOutcome {
+pub enum TestOutcome {
     Passed,
     /// It has passed, and something is to be said about it.
     Noted(String),
@@ -30,17 +29,17 @@ pub(crate) enum TestOutcome {
 
 impl TestCase {
     /// Creates a test that has passed.
-    pub(crate) fn new(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), time: None, outcome: TestOutcome::Passed }
     }
 
-    pub(crate) const fn has_failed(&self) -> bool {
+    pub const fn has_failed(&self) -> bool {
         matches!(self.outcome, TestOutcome::Failed { .. })
     }
 }
 
 /// Returns the report of a command of this program about one suite.
-pub(crate) fn report(command: &str, suite: &str, cases: &[TestCase]) -> String {
+pub fn report(command: &str, suite: &str, cases: &[TestCase]) -> String {
     let number = |is: fn(&TestCase) -> bool| cases.iter().filter(|case| is(case)).count();
     let errors = number(|case| matches!(case.outcome, TestOutcome::Error(_)));
     let skipped = match number(|case| matches!(case.outcome, TestOutcome::Skipped(_))) {

@@ -18,7 +18,7 @@ use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
-use crate::secrets::masked;
+use mcp_proto_trace::masked;
 use crate::session;
 use crate::start_fault::{HOME_HINT, StartFault};
 use crate::stop;

@@ -32,7 +32,7 @@ use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::progress::SharedProgress;
 use crate::screen;
-use crate::secrets::masked;
+use mcp_proto_trace::masked;
 use crate::server::{Server, ServerSpec};
 use crate::stop;
 use crate::trace::{self, HeadRedaction};

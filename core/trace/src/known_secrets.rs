@@ -1,16 +1,18 @@
-//! Secrets in texts. Those of a server, which this program knows, are replaced also where they are quoted or cut off: in the report of
-//! `doctor`, and in the results of `mcp`. Others are known by their names and forms: in errors, logs and reports.
+//! Secrets in texts: those of a server, which a program knows, also where they are quoted or cut off; others by their names and forms.
 
-use mcp_proto_trace::Mask;
+
 use serde_json::Value;
 
-/// Masks what is a secret by its name or its form.
-pub(crate) fn masked(text: &str) -> String {
+use crate::Mask;
+
+/// Masks what is a secret in a text by its name or its form, as [`Mask::words`] does.
+#[must_use]
+pub fn masked(text: &str) -> String {
     Mask::default().words(text)
 }
 
 /// Rewrites the texts of a value, but not the names of members. Returns whether that has changed one.
-pub(crate) fn rewrite_texts(value: &mut Value, rewrite: &dyn Fn(&str) -> String) -> bool {
+pub fn rewrite_texts(value: &mut Value, rewrite: &dyn Fn(&str) -> String) -> bool {
     match value {
         Value::String(text) => {
             let before = core::mem::replace(text, rewrite(text));
@@ -24,13 +26,14 @@ pub(crate) fn rewrite_texts(value: &mut Value, rewrite: &dyn Fn(&str) -> String)
     }
 }
 
-/// Values that no text may show. They are known to this program, and a server repeats them.
-#[derive(Default)]
-pub(crate) struct Secrets(Vec<String>);
+/// Values that no text may show: a program knows them, and a server may repeat them. Those of less than 6 bytes are not told from other
+/// texts, and left.
+#[derive(Clone, Default)]
+pub struct Secrets(Vec<String>);
 
 impl Secrets {
     /// Adds a value, and what follows the scheme of a credential.
-    pub(crate) fn add(&mut self, value: &str) {
+    pub fn add(&mut self, value: &str) {
         let credential = value.trim().split_once(' ').map_or("", |(_, credential)| credential);
         for secret in [value, credential].map(str::trim) {
             // Quoted texts escape some characters.
@@ -45,7 +48,8 @@ impl Secrets {
     }
 
     /// Replaces each secret in a text, and the beginning of one where it was cut off.
-    pub(crate) fn redact(&self, mut text: String) -> String {
+    #[must_use]
+    pub fn redact(&self, mut text: String) -> String {
         for secret in &self.0 {
             if text.contains(secret) {
                 text = text.replace(secret, "…");
@@ -62,13 +66,20 @@ impl Secrets {
     }
 
     /// Returns whether a text may have a secret, or the beginning of one that was cut off.
-    pub(crate) fn may_be_in(&self, text: &str) -> bool {
+    #[must_use]
+    pub fn may_be_in(&self, text: &str) -> bool {
         !self.0.is_empty() && (text.contains('…') || self.0.iter().any(|secret| text.contains(secret)))
     }
 
     /// Replaces each secret in the texts of a value, but not in names of members. Returns whether one was there.
-    pub(crate) fn redact_texts(&self, value: &mut Value) -> bool {
+    pub fn redact_texts(&self, value: &mut Value) -> bool {
         rewrite_texts(value, &|text| self.redact(text.to_owned()))
+    }
+}
+
+impl core::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
     }
 }
 

@@ -5,62 +5,76 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_auth::client::Cancellation;
-use mcp_oauth::{Secret, TokenRecord, Trigger, server_metadata_locations};
+use mcp_oauth::{AccessToken, Secret, TokenRecord, Trigger, server_metadata_locations};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
+use mcp_proto_trace::escape::shell_word;
 use serde_json::Value;
 
 use super::http::{self, Reply};
 use super::quote::clip;
-use super::report::{Diagnosis, Finding, Passed};
 use super::status::{excerpt, shown};
-use super::{DoctorArgs, clock};
-use crate::authorization::{self, ProbeStore};
+use super::{Diagnosis, Ended, Fault, FaultKind, Passed, Steps, clock};
 use crate::document::{covers, fetch_first, fetch_resource_metadata, is_safe};
-use crate::escape::shell_word;
 use crate::exchange::HttpTarget;
-use crate::failure::{BEARER_HINT, CommandFailure, Exit};
-use crate::server::Server;
+use crate::hints;
+
+/// Where a diagnosis gets tokens from, as `mcp_auth::client::Authorizer` does.
+pub trait Tokens {
+    /// Returns a token for the server: the one to begin with ([`Trigger::Connect`]), or another one in place of a refused one
+    /// ([`Trigger::Unauthorized`]).
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] of the step `token`.
+    fn token(&mut self, trigger: Trigger) -> Result<Option<AccessToken>, Fault>;
+
+    /// Returns what is stored for the server although it gives no token, which the fault tells then.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] of the step `token`.
+    fn stored(&mut self) -> Result<Option<TokenRecord>, Fault> {
+        Ok(None)
+    }
+}
 
 /// Follows the challenge of the server to a token. Returns the response to a request with it, if one can be made here.
 pub(super) fn diagnose(
-    diagnosis: &mut Diagnosis,
-    args: &DoctorArgs,
+    steps: &mut Steps<'_>,
+    diagnosis: &mut Diagnosis<'_>,
     target: &HttpTarget,
     reply: &Reply,
     skew: Option<i64>,
-) -> Result<Option<Reply>, CommandFailure> {
-    let mut server = Server::from_args(&args.server)?;
-    let has_credential = matches!(&server, Server::Remote(remote) if remote.has_credential());
+) -> Result<Option<Reply>, Ended> {
+    let (timeout, has_credential) = (diagnosis.timeout, target.field(AUTHORIZATION).is_some());
     let Some(challenge) = reply.head.bearer_challenge() else {
         // A key may travel in any field.
-        let has_key = matches!(&server, Server::Remote(remote) if !remote.to_fields().is_empty());
-        let outcome = explain_other_scheme(reply, has_key);
-        diagnosis.check("token", Err(outcome))?;
+        let outcome = explain_other_scheme(reply, target.has_fields());
+        steps.check("token", Err(outcome))?;
         return Ok(None);
     };
     let named = challenge.param("resource_metadata");
-    let metadata = fetch_resource_metadata(named, target.url(), args.timeout);
-    let issuers = diagnosis.record("resource", check_resource(target.url(), metadata, has_credential))?;
-    diagnosis.check("issuer", check_issuers(target.url(), &issuers, args.timeout))?;
+    let metadata = fetch_resource_metadata(named, target.url(), timeout);
+    let issuers = steps.record("resource", check_resource(target.url(), metadata, has_credential))?;
+    steps.check("issuer", check_issuers(target.url(), &issuers, timeout))?;
     if has_credential {
         let outcome = check_sent_token(target, reply, skew);
-        diagnosis.check("token", outcome)?;
-        return diagnosis.check("scopes", check_scopes(target.url(), reply)).map(|()| None);
+        steps.check("token", outcome)?;
+        return steps.check("scopes", check_scopes(target.url(), reply)).map(|()| None);
     }
-    let outcome = try_stored_token(diagnosis, args, target, &mut server, skew);
-    let reply = diagnosis.record("token", outcome)?;
+    let outcome = try_stored_token(steps, diagnosis, target, skew);
+    let reply = steps.record("token", outcome)?;
     let scopes = match &reply {
         Some(reply) => check_scopes(target.url(), reply),
         None => Ok(Passed::Skipped("the next step shows whether they are enough".into())),
     };
-    diagnosis.check("scopes", scopes)?;
+    steps.check("scopes", scopes)?;
     Ok(reply)
 }
 
 /// Explains a refusal that names no scheme of OAuth.
-fn explain_other_scheme(reply: &Reply, has_credential: bool) -> Finding {
+fn explain_other_scheme(reply: &Reply, has_credential: bool) -> Fault {
     let why = match reply.head.field(WWW_AUTHENTICATE) {
         Some(value) => {
             format!("its challenge is {:?}, so it wants another credential than an access token", clip(value))
@@ -81,8 +95,8 @@ fn explain_other_scheme(reply: &Reply, has_credential: bool) -> Finding {
             "send what its documentation names, for example --header \"X-Api-Key: env:API_KEY\" or --bearer env:TOKEN"
         }
     };
-    Finding::new(format!("{what} with the status {}{}", reply.head.status, excerpt(reply)), why, fix)
-        .with_exit(Exit::Unauthorized)
+    Fault::new(format!("{what} with the status {}{}", reply.head.status, excerpt(reply)), why, fix)
+        .with_kind(FaultKind::Unauthorized)
 }
 
 /// Checks the metadata of the resource and returns the authorization servers that it names.
@@ -90,9 +104,9 @@ fn check_resource(
     server: &Url,
     metadata: Result<Value, String>,
     has_credential: bool,
-) -> Result<(Passed, Vec<String>), Finding> {
+) -> Result<(Passed, Vec<String>), Fault> {
     let failed =
-        |what: &str, why: String, fix: &str| Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized));
+        |what: &str, why: String, fix: &str| Err(Fault::new(what, why, fix).with_kind(FaultKind::Unauthorized));
     let document = match metadata {
         Ok(document) => document,
         Err(why) if has_credential => return Ok((Passed::Warning(why), Vec::new())),
@@ -125,7 +139,7 @@ fn check_resource(
 }
 
 /// Checks that one of the authorization servers can be used.
-fn check_issuers(server: &Url, issuers: &[String], timeout: Duration) -> Result<Passed, Finding> {
+fn check_issuers(server: &Url, issuers: &[String], timeout: Duration) -> Result<Passed, Fault> {
     let until = Instant::now() + timeout;
     let mut first = None;
     for (issuer, waiting) in issuers.iter().zip((1..=issuers.len().min(MAX_ISSUERS)).rev()) {
@@ -134,16 +148,16 @@ fn check_issuers(server: &Url, issuers: &[String], timeout: Duration) -> Result<
         let share = left / u32::try_from(waiting).unwrap_or(u32::MAX);
         match check_issuer(server, issuer, share) {
             Ok(()) => return Ok(Passed::Ok(Url::redacted(issuer))),
-            Err(finding) => _ = first.get_or_insert(finding),
+            Err(fault) => _ = first.get_or_insert(fault),
         }
     }
     first.map_or_else(|| Ok(Passed::Skipped("none is named".into())), Err)
 }
 
-fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Finding> {
+fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Fault> {
     let name = Url::redacted(issuer);
     let failed = |what: String, why: String, fix: &str| {
-        Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized))
+        Err(Fault::new(what, why, fix).with_kind(FaultKind::Unauthorized))
     };
     let Some(url) = Url::parse(issuer).ok().filter(is_safe) else {
         return failed(
@@ -157,7 +171,7 @@ fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Fin
     let metadata = match fetch_first(&server_metadata_locations(&url), server, timeout, is_own) {
         Ok(metadata) => metadata,
         Err(error) if error.is_unreachable => {
-            return Err(Finding::new(
+            return Err(Fault::new(
                 format!("the authorization server {name} is not reached"),
                 error.to_string(),
                 "is it running, and does this machine reach it? Open its URL in a browser",
@@ -192,7 +206,7 @@ fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Fin
 }
 
 /// Judges a token of the command line or of a configuration file.
-fn check_sent_token(target: &HttpTarget, reply: &Reply, skew: Option<i64>) -> Result<Passed, Finding> {
+fn check_sent_token(target: &HttpTarget, reply: &Reply, skew: Option<i64>) -> Result<Passed, Fault> {
     match reply.head.status {
         401 => {
             let token = target.field(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
@@ -205,41 +219,17 @@ fn check_sent_token(target: &HttpTarget, reply: &Reply, skew: Option<i64>) -> Re
 /// Sends the stored token, and a renewed one if that is refused. Returns the response; `None` for a token that is bound to a key,
 /// which only the client of the next step can send.
 fn try_stored_token(
-    diagnosis: &mut Diagnosis,
-    args: &DoctorArgs,
+    steps: &mut Steps<'_>,
+    diagnosis: &mut Diagnosis<'_>,
     target: &HttpTarget,
-    server: &mut Server,
     skew: Option<i64>,
-) -> Result<(Passed, Option<Reply>), Finding> {
-    let url = target.url();
-    let from_failure = |failure: CommandFailure| {
-        let why = "a token is stored, or could be got without a user, and that failed";
-        Finding::from_failure(
-            &failure,
-            why,
-            &format!("`mcp-probe login {}` tries again", shell_word(&shown(url))),
-        )
+) -> Result<(Passed, Option<Reply>), Fault> {
+    let (url, timeout) = (target.url(), diagnosis.timeout);
+    let Some(tokens) = &mut diagnosis.tokens else { return Err(explain_missing(url, None)) };
+    let Some(token) = tokens.token(Trigger::Connect)? else {
+        return Err(explain_missing(url, tokens.stored()?.as_ref()));
     };
-    let authorizer =
-        authorization::for_command(&args.authorization, &args.revisions, server).map_err(from_failure)?;
-    let Some(authorizer) = authorizer else {
-        return Err(Finding::new(
-            "no token is sent to this server",
-            "it would travel in the clear to another machine, since the URL is http",
-            "use https; --allow-http HOST allows it for a host",
-        )
-        .with_exit(Exit::Unauthorized));
-    };
-    let run = |trigger| {
-        let outcome = authorizer.run(url, trigger, &Cancellation::new());
-        outcome.map_err(|error| from_failure(CommandFailure::from_authorization(&error, url)))
-    };
-    let Some(token) = run(Trigger::Connect)? else {
-        let store = ProbeStore::open(args.authorization.tokens.store.token_store.as_deref());
-        let record = authorization::stored(&store, url).map_err(from_failure)?;
-        return Err(explain_missing(url, record.as_ref()));
-    };
-    diagnosis.hide(token.token.expose());
+    steps.hide(token.token.expose());
     let bound = || (Passed::Ok("the stored one is bound to a key".into()), None);
     if token.dpop.is_some() {
         return Ok(bound());
@@ -247,16 +237,17 @@ fn try_stored_token(
     let send = |token: &Secret| {
         let mut target = target.clone();
         target.add_field(AUTHORIZATION, format!("Bearer {}", token.expose()));
-        http::send(&target, args.timeout).map_err(|why| http::explain_no_reply(&target, why, args.timeout))
+        http::send(&target, timeout).map_err(|why| http::explain_no_reply(&target, why, timeout))
     };
     let reply = send(&token.token)?;
     if reply.head.status != 401 {
         return Ok((Passed::Ok("the stored one is accepted".into()), Some(reply)));
     }
     let challenges = reply.head.bearer_challenge().into_iter().collect();
-    let renewed = run(Trigger::Unauthorized { challenges, rejected: Some(token.token.clone()) });
+    let rejected = Some(token.token.clone());
+    let renewed = tokens.token(Trigger::Unauthorized { challenges, rejected });
     if let Ok(Some(token)) = &renewed {
-        diagnosis.hide(token.token.expose());
+        steps.hide(token.token.expose());
     }
     match renewed {
         Ok(Some(token)) if token.dpop.is_some() => Ok(bound()),
@@ -273,7 +264,7 @@ fn try_stored_token(
 }
 
 /// Explains why there is no token that can be used, with what is stored.
-fn explain_missing(url: &Url, record: Option<&TokenRecord>) -> Finding {
+fn explain_missing(url: &Url, record: Option<&TokenRecord>) -> Fault {
     let login = format!(
         "`mcp-probe login {}` gets one; --bearer env:NAME sends one from elsewhere",
         shell_word(&shown(url))
@@ -291,11 +282,11 @@ fn explain_missing(url: &Url, record: Option<&TokenRecord>) -> Finding {
             "it is not for this client or this authorization server any more",
         ),
     };
-    Finding::new(what, why, login).with_exit(Exit::Unauthorized)
+    Fault::new(what, why, login).with_kind(FaultKind::Unauthorized)
 }
 
 /// Explains why the server does not take a token.
-fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option<i64>) -> Finding {
+fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option<i64>) -> Fault {
     let challenge = reply.head.bearer_challenge();
     let told = challenge.as_ref().and_then(|challenge| {
         challenge.param("error_description").or_else(|| challenge.param("error")).map(str::to_owned)
@@ -307,8 +298,8 @@ fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option
         (None, Some(skew)) => format!("{skew}, so the token may seem expired or not yet valid there{told}"),
         (None, None) => format!("it is revoked, or for another server or of another issuer{told}"),
     };
-    let fix = format!("`mcp-probe login {}` gets another one; {BEARER_HINT}", shell_word(&shown(url)));
-    Finding::new("the server refuses the token with the status 401", why, fix).with_exit(Exit::Unauthorized)
+    let fix = format!("`mcp-probe login {}` gets another one; {}", shell_word(&shown(url)), hints::BEARER);
+    Fault::new("the server refuses the token with the status 401", why, fix).with_kind(FaultKind::Unauthorized)
 }
 
 /// Returns the time at which a JWT expires. Its signature is not checked.
@@ -319,7 +310,7 @@ fn expiry(token: &str) -> Option<u64> {
 }
 
 /// Checks that the response does not ask for more scopes.
-fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Finding> {
+fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Fault> {
     let challenge = reply.head.bearer_challenge().filter(|_| reply.head.status == 403);
     let Some(challenge) = challenge else { return Ok(Passed::Ok("they are enough to connect".into())) };
     let scopes = challenge.param("scope").unwrap_or_default();
@@ -330,7 +321,7 @@ fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Finding> {
         scopes => format!("it wants the scopes {:?} (insufficient_scope)", clip(scopes)),
     };
     let fix = format!("`mcp-probe login {options}{}` asks for them", shell_word(&shown(url)));
-    Err(Finding::new("the token is valid, but not for this", why, fix).with_exit(Exit::Unauthorized))
+    Err(Fault::new("the token is valid, but not for this", why, fix).with_kind(FaultKind::Unauthorized))
 }
 
 fn unix_time() -> u64 {
@@ -355,7 +346,7 @@ mod tests {
         let server = Url::parse(&origin).expect("a URL");
         let begun = Instant::now();
         let outcome = check_issuers(&server, &issuers, Duration::from_millis(600));
-        assert!(outcome.is_err_and(|finding| finding.what.contains("is not reached")));
+        assert!(outcome.is_err_and(|fault| fault.what.contains("is not reached")));
         assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
     }
 }

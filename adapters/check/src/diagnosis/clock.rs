@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::report::Passed;
+use super::Passed;
 
 /// Returns how many seconds the clock of this machine is ahead of a `Date` field; negative if it is behind.
 pub(super) fn skew(date: &str) -> Option<i64> {

@@ -6,19 +6,18 @@ use std::time::Instant;
 
 use mcp_proto::frame::sse::{SseDecoder, SseItem};
 use mcp_proto::head::Fields;
+use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{ACCEPT, CONTENT_TYPE, SESSION_ID};
+use mcp_proto_trace::escape::shell_word;
 use serde_json::Value;
 
 #[cfg(feature = "auth")]
 use super::authorization;
 use super::output::{is_answer, question};
 use super::quote::clip;
-use super::report::{Diagnosis, Finding, Passed};
-use super::{DoctorArgs, clock, network, status};
-use crate::escape::shell_word;
+use super::{Diagnosis, Ended, Fault, FaultKind, Passed, Steps, clock, network, status};
 use crate::exchange::{self, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
-use crate::failure::{CommandFailure, Exit, format_seconds};
-use crate::server::RemoteServer;
+use crate::text::seconds;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
@@ -62,39 +61,40 @@ pub(super) enum NoReply {
 
 /// Connects, sends the first message, and judges the response.
 pub(super) fn diagnose(
-    diagnosis: &mut Diagnosis,
-    args: &DoctorArgs,
-    remote: &RemoteServer,
-) -> Result<(), CommandFailure> {
-    let url = remote.config()?.endpoint().clone();
+    steps: &mut Steps<'_>,
+    diagnosis: &mut Diagnosis<'_>,
+    url: &Url,
+    fields: &[(String, String)],
+) -> Result<(), Ended> {
+    let (timeout, connect_timeout) = (diagnosis.timeout, diagnosis.connect_timeout);
     let proxy = network::ProxyVariables::read(url.origin());
-    diagnosis.check("proxy", Ok(proxy.judge()))?;
-    let looked_up = network::look_up(url.origin(), &proxy, args.connect_timeout);
-    let addresses = diagnosis.record("dns", looked_up)?;
-    let target = HttpTarget::new(url.clone(), addresses, remote.to_fields());
-    let address = diagnosis.record("tcp", network::connect(&target, &proxy, args.connect_timeout))?;
-    let target = HttpTarget::new(url, vec![address], remote.to_fields());
-    diagnosis.check("tls", network::negotiate_tls(&target, args.connect_timeout))?;
-    let reply = match send(&target, args.timeout) {
+    steps.check("proxy", Ok(proxy.judge()))?;
+    let looked_up = network::look_up(url.origin(), &proxy, connect_timeout);
+    let addresses = steps.record("dns", looked_up)?;
+    let target = HttpTarget::new(url.clone(), addresses, fields.to_vec());
+    let address = steps.record("tcp", network::connect(&target, &proxy, connect_timeout))?;
+    let target = HttpTarget::new(url.clone(), vec![address], fields.to_vec());
+    steps.check("tls", network::negotiate_tls(&target, connect_timeout))?;
+    let reply = match send(&target, timeout) {
         Ok(reply) => status::check_gateway(&reply).map(|passed| (passed, reply)),
-        Err(why) => Err(explain_no_reply(&target, why, args.timeout)),
+        Err(why) => Err(explain_no_reply(&target, why, timeout)),
     };
-    let reply = diagnosis.record("http", reply)?;
-    diagnosis.check("redirect", status::check_redirect(&target, &reply))?;
-    let speaks_http_sse = diagnosis.record("path", status::check_path(&target, &reply, args.timeout))?;
-    diagnosis.check("host", status::check_host(&target, &reply))?;
+    let reply = steps.record("http", reply)?;
+    steps.check("redirect", status::check_redirect(&target, &reply))?;
+    let speaks_http_sse = steps.record("path", status::check_path(&target, &reply, timeout))?;
+    steps.check("host", status::check_host(&target, &reply))?;
     let skew = reply.head.field("Date").and_then(clock::skew);
-    diagnosis.check("clock", Ok(clock::judge(skew)))?;
-    let reply = authorize(diagnosis, args, &target, reply, skew)?;
+    steps.check("clock", Ok(clock::judge(skew)))?;
+    let reply = authorize(steps, diagnosis, &target, reply, skew)?;
     match reply.filter(|_| !speaks_http_sse) {
         Some(reply) => {
-            diagnosis.check("content", status::check_content(&reply, args.timeout))?;
-            diagnosis.check("buffering", Ok(status::judge_buffering(&reply)))?;
+            steps.check("content", status::check_content(&reply, timeout))?;
+            steps.check("buffering", Ok(status::judge_buffering(&reply)))?;
         }
         None => {
             let why = "the next step shows the responses that matter";
             for step in ["content", "buffering"] {
-                diagnosis.check(step, Ok(Passed::Skipped(why.into())))?;
+                steps.check(step, Ok(Passed::Skipped(why.into())))?;
             }
         }
     }
@@ -103,29 +103,29 @@ pub(super) fn diagnose(
 
 /// Goes through the steps of authorization. Returns the response that a request with a token got, if one could be made.
 fn authorize(
-    diagnosis: &mut Diagnosis,
-    args: &DoctorArgs,
+    steps: &mut Steps<'_>,
+    diagnosis: &mut Diagnosis<'_>,
     target: &HttpTarget,
     reply: Reply,
     skew: Option<i64>,
-) -> Result<Option<Reply>, CommandFailure> {
+) -> Result<Option<Reply>, Ended> {
     if !status::asks_for_token(&reply) {
         for step in ["resource", "issuer", "token", "scopes"] {
-            diagnosis.check(step, Ok(Passed::Skipped("the server asks for no token here".into())))?;
+            steps.check(step, Ok(Passed::Skipped("the server asks for no token here".into())))?;
         }
         return Ok(Some(reply));
     }
     #[cfg(feature = "auth")]
-    return authorization::diagnose(diagnosis, args, target, &reply, skew);
+    return authorization::diagnose(steps, diagnosis, target, &reply, skew);
     #[cfg(not(feature = "auth"))]
     {
-        let _ = (args, target, skew);
-        let finding = Finding::new(
+        let _ = (diagnosis, target, skew);
+        let fault = Fault::new(
             "the server asks for a token",
             "none was sent, or it is refused; this mcp-probe was built without the feature `auth`, so it cannot look further",
-            crate::failure::BEARER_HINT,
+            crate::hints::BEARER,
         );
-        diagnosis.check("token", Err(finding.with_exit(Exit::Unauthorized)))?;
+        steps.check("token", Err(fault.with_kind(FaultKind::Unauthorized)))?;
         Ok(None)
     }
 }
@@ -196,26 +196,26 @@ fn next_answer(events: &mut SseDecoder) -> Option<Value> {
 }
 
 /// Explains why there is no response.
-pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Duration) -> Finding {
+pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Duration) -> Fault {
     let origin = target.url().origin();
     let what = format!("{origin} sends no HTTP response");
     let why = match why {
         NoReply::TimedOut => {
-            return Finding::new(
+            return Fault::new(
                 what,
-                format!("it took the request and sent nothing within {}", format_seconds(timeout)),
+                format!("it took the request and sent nothing within {}", seconds(timeout)),
                 "is it busy, or waiting for a service behind it? Look at its log; if it is only slow, raise --timeout",
             )
-            .with_exit(Exit::Timeout);
+            .with_kind(FaultKind::TimedOut);
         }
         NoReply::Broken(why) => why,
     };
     let head = if origin.secure { Vec::new() } else { first_bytes(target).unwrap_or_default() };
     match head.as_slice() {
         [0x15 | 0x16, 0x03, ..] => {
-            Finding::new(what, "the port speaks TLS, and the URL is http", "write https:// in the URL")
+            Fault::new(what, "the port speaks TLS, and the URL is http", "write https:// in the URL")
         }
-        [] => Finding::new(
+        [] => Fault::new(
             what,
             why,
             "is this the port of the MCP server? It closed the connection; its log may tell why",
@@ -231,14 +231,14 @@ pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Durat
             } else {
                 "give the host and the port of the MCP server".to_owned()
             };
-            Finding::new(what, format!("another protocol is spoken there: {:?}", clip(line)), fix)
+            Fault::new(what, format!("another protocol is spoken there: {:?}", clip(line)), fix)
         }
-        _ if why.contains(exchange::CLOSED) => Finding::new(
+        _ if why.contains(exchange::CLOSED) => Fault::new(
             what,
             "it answers a GET, and closes the connection when the first message is sent by POST",
             "read the log of the server: it may end, or fail, when it handles the request",
         ),
-        _ => Finding::new(
+        _ => Fault::new(
             what,
             format!("its response is not valid HTTP: {why}"),
             "look at the server, or at the proxy before it: the head or the framing of its responses is broken",

@@ -9,10 +9,9 @@ use mcp_proto::http::Origin;
 use mcp_std::http_client::{HttpClient, HttpFailure};
 use mcp_std::sync::{Budget, Ended};
 
-use super::report::{Finding, Passed};
+use super::{Fault, FaultKind, Passed};
 use crate::exchange::HttpTarget;
-use crate::failure::Exit;
-use crate::tls_causes;
+use crate::hints;
 
 /// What the variables of a proxy say about a server.
 pub(super) struct ProxyVariables {
@@ -47,13 +46,13 @@ impl ProxyVariables {
     }
 
     /// Adds what a proxy has to do with a failure to connect.
-    fn explain(&self, finding: Finding) -> Finding {
-        let Some(name) = self.in_use() else { return finding };
+    fn explain(&self, fault: Fault) -> Fault {
+        let Some(name) = self.in_use() else { return fault };
         let fix = format!(
             "{name} says that this network needs a proxy, which mcp-probe does not use: run it where the host is reached directly, or through a tunnel ({})",
-            finding.fix
+            fault.fix
         );
-        Finding { fix, ..finding }
+        Fault { fix, ..fault }
     }
 }
 
@@ -71,7 +70,7 @@ pub(super) fn look_up(
     origin: &Origin,
     proxy: &ProxyVariables,
     timeout: Duration,
-) -> Result<(Passed, Vec<SocketAddr>), Finding> {
+) -> Result<(Passed, Vec<SocketAddr>), Fault> {
     match HttpClient::new().look_up(origin, &Budget::new(timeout)) {
         Ok(addresses) => {
             let shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
@@ -80,14 +79,14 @@ pub(super) fn look_up(
         Err(failure) => {
             let what = format!("the name {} has no address", origin.host);
             let fix = "check the spelling of the host, the network, and whether the name needs a VPN";
-            let finding = match failure {
+            let fault = match failure {
                 HttpFailure::Ended(Ended::TimedOut) => {
-                    Finding::new(what, "the name server does not answer in time", fix)
-                        .with_exit(Exit::Timeout)
+                    Fault::new(what, "the name server does not answer in time", fix)
+                        .with_kind(FaultKind::TimedOut)
                 }
-                other => Finding::new(what, format!("the resolver of this machine reports {other}"), fix),
+                other => Fault::new(what, format!("the resolver of this machine reports {other}"), fix),
             };
-            Err(proxy.explain(finding))
+            Err(proxy.explain(fault))
         }
     }
 }
@@ -97,38 +96,38 @@ pub(super) fn connect(
     target: &HttpTarget,
     proxy: &ProxyVariables,
     timeout: Duration,
-) -> Result<(Passed, SocketAddr), Finding> {
+) -> Result<(Passed, SocketAddr), Fault> {
     match target.connect(timeout).and_then(|stream| stream.peer_addr()) {
         Ok(address) => Ok((Passed::Ok(format!("{address} accepts connections")), address)),
         Err(error) => Err(proxy.explain(explain_tcp(target.url().origin(), &error))),
     }
 }
 
-fn explain_tcp(origin: &Origin, error: &io::Error) -> Finding {
+fn explain_tcp(origin: &Origin, error: &io::Error) -> Fault {
     let what = format!("no connection to {} at port {}", origin.host, origin.port);
     match error.kind() {
-        ErrorKind::ConnectionRefused => Finding::new(
+        ErrorKind::ConnectionRefused => Fault::new(
             what,
             "the host refused the connection: nothing listens at this port, or not at this address",
             "start the server, and compare the port; a server in a container or on another machine has to listen at 0.0.0.0",
         ),
-        ErrorKind::TimedOut => Finding::new(
+        ErrorKind::TimedOut => Fault::new(
             what,
             "no packet came back (timed out): a firewall drops them, or the host is off",
             "check the port, the firewall and security group of the host, and the VPN",
         )
-        .with_exit(Exit::Timeout),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Finding::new(
+        .with_kind(FaultKind::TimedOut),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Fault::new(
             what,
             format!("this machine has no route to the address ({error})"),
             "check the network and the VPN; an address of IPv6 needs a network with IPv6",
         ),
-        _ => Finding::new(what, error.to_string(), "check the host and the port"),
+        _ => Fault::new(what, error.to_string(), "check the host and the port"),
     }
 }
 
 /// Negotiates TLS, for `https`.
-pub(super) fn negotiate_tls(target: &HttpTarget, timeout: Duration) -> Result<Passed, Finding> {
+pub(super) fn negotiate_tls(target: &HttpTarget, timeout: Duration) -> Result<Passed, Fault> {
     if !target.url().origin().secure {
         return Ok(Passed::Skipped("the URL is http".into()));
     }
@@ -139,9 +138,9 @@ pub(super) fn negotiate_tls(target: &HttpTarget, timeout: Duration) -> Result<Pa
 }
 
 /// Explains a failed handshake.
-fn explain_tls(host: &str, error: &io::Error) -> Finding {
+fn explain_tls(host: &str, error: &io::Error) -> Fault {
     let text = error.to_string();
-    let (why, fix) = tls_causes::cause(&text).unwrap_or_else(|| match error.kind() {
+    let (why, fix) = hints::tls_cause(&text).unwrap_or_else(|| match error.kind() {
         ErrorKind::TimedOut => (
             "the server accepts the connection and says nothing",
             "is it a server with TLS? Compare the port, and http with https",
@@ -151,7 +150,7 @@ fn explain_tls(host: &str, error: &io::Error) -> Finding {
             "compare the port, and http with https; a firewall may cut TLS off",
         ),
     });
-    Finding::new(format!("TLS with {host} failed: {}", text.trim_start_matches("TLS failed: ")), why, fix)
+    Fault::new(format!("TLS with {host} failed: {}", text.trim_start_matches("TLS failed: ")), why, fix)
 }
 
 #[cfg(test)]
@@ -182,10 +181,10 @@ mod tests {
             (ErrorKind::TimedOut, "a firewall drops them"),
             (ErrorKind::NetworkUnreachable, "no route"),
         ] {
-            let finding = explain_tcp(&origin, &kind.into());
+            let fault = explain_tcp(&origin, &kind.into());
             assert!(
-                finding.why.contains(words) && finding.what.contains("h.example at port 81"),
-                "{finding:?}"
+                fault.why.contains(words) && fault.what.contains("h.example at port 81"),
+                "{fault:?}"
             );
         }
     }
@@ -193,11 +192,11 @@ mod tests {
     #[test]
     fn a_proxy_that_others_use_is_named_where_a_connection_fails() {
         let proxy = |is_excluded| ProxyVariables { variable: Some("HTTPS_PROXY".into()), is_excluded };
-        let finding = || Finding::new("what", "why", "check the host");
-        let fix = proxy(false).explain(finding()).fix;
+        let fault = || Fault::new("what", "why", "check the host");
+        let fix = proxy(false).explain(fault()).fix;
         assert!(fix.contains("HTTPS_PROXY") && fix.contains("check the host"), "{fix}");
         assert!(matches!(proxy(false).judge(), Passed::Warning(_)));
-        assert_eq!(proxy(true).explain(finding()).fix, "check the host");
+        assert_eq!(proxy(true).explain(fault()).fix, "check the host");
         assert!(matches!(proxy(true).judge(), Passed::Ok(_)));
     }
 }

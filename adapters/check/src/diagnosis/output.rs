@@ -4,14 +4,13 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
+use mcp_proto_trace::escape::shell_word;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
 
 use super::quote::clip;
-use super::report::{Finding, Passed};
-use crate::escape::shell_word;
-use crate::failure::{Exit, format_seconds};
-use crate::output::count;
+use super::{Fault, FaultKind, Passed};
+use crate::text::seconds;
 
 /// What came after the first message.
 pub(super) struct FirstOutput {
@@ -153,22 +152,22 @@ impl FirstOutput {
     }
 
     /// Judges the output of the server with this name.
-    pub(super) fn judge(&self, name: &str) -> Result<Passed, Finding> {
+    pub(super) fn judge(&self, name: &str) -> Result<Passed, Fault> {
         if let Some((why, fix)) = self.encoding_fault() {
-            return Err(Finding::new(format!("the output of {name} is not plain UTF-8"), why, fix));
+            return Err(Fault::new(format!("the output of {name} is not plain UTF-8"), why, fix));
         }
         if self.end == OutputEnd::Answered {
             return Ok(self.judge_answered());
         }
         let text = String::from_utf8_lossy(&self.bytes);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let finding = self.explain_messages(name, text.trim(), &lines);
-        Err(finding.unwrap_or_else(|| self.explain_text(name, &lines)))
+        let fault = self.explain_messages(name, text.trim(), &lines);
+        Err(fault.unwrap_or_else(|| self.explain_text(name, &lines)))
     }
 
     /// Explains messages that a client cannot take for an answer; `None` if there are none.
-    fn explain_messages(&self, name: &str, text: &str, lines: &[&str]) -> Option<Finding> {
-        let found = |what: &str, why: &str, fix: &str| Some(Finding::new(format!("{name} {what}"), why, fix));
+    fn explain_messages(&self, name: &str, text: &str, lines: &[&str]) -> Option<Fault> {
+        let found = |what: &str, why: &str, fix: &str| Some(Fault::new(format!("{name} {what}"), why, fix));
         if self.is_lsp || text.to_ascii_lowercase().starts_with("content-length:") {
             return found(
                 "speaks another framing",
@@ -201,8 +200,8 @@ impl FirstOutput {
     }
 
     /// Explains text that is no message.
-    fn explain_text(&self, name: &str, lines: &[&str]) -> Finding {
-        let found = |what: &str, why: String, fix: &str| Finding::new(format!("{name} {what}"), why, fix);
+    fn explain_text(&self, name: &str, lines: &[&str]) -> Fault {
+        let found = |what: &str, why: String, fix: &str| Fault::new(format!("{name} {what}"), why, fix);
         let Some(line) = lines.first() else {
             return self.silence(name);
         };
@@ -245,9 +244,11 @@ impl FirstOutput {
             .collect();
         if let Some(first) = noise.first() {
             return Passed::Warning(format!(
-                "it prints {} that {} no message, beginning with {:?}: other clients may give up; its log belongs on stderr",
-                count(noise.len(), "line"),
-                if noise.len() == 1 { "is" } else { "are" },
+                "it prints {} no message, beginning with {:?}: other clients may give up; its log belongs on stderr",
+                match noise.len() {
+                    1 => "1 line that is".to_owned(),
+                    lines => format!("{lines} lines that are"),
+                },
                 clip(first),
             ));
         }
@@ -256,7 +257,7 @@ impl FirstOutput {
                 "its lines end with CRLF: a client may take the CR for a part of a message".into(),
             );
         }
-        Passed::Ok(format!("it answers after {}", format_seconds(round(self.elapsed))))
+        Passed::Ok(format!("it answers after {}", seconds(round(self.elapsed))))
     }
 
     /// Returns the fault of an encoding that is not UTF-8 without a byte order mark, and its remedy.
@@ -275,27 +276,27 @@ impl FirstOutput {
         ))
     }
 
-    /// Returns the finding about a server that says nothing.
-    fn silence(&self, name: &str) -> Finding {
-        Finding::new(
+    /// Returns the fault about a server that says nothing.
+    fn silence(&self, name: &str) -> Fault {
+        Fault::new(
             format!("{name} does not answer"),
             format!(
                 "it has taken the first message and printed nothing within {}: it waits for something else, or does not flush its output",
-                format_seconds(round(self.elapsed))
+                seconds(round(self.elapsed))
             ),
             "run it by hand to see what it waits for (a login, a download, another mode); if it is only slow, raise --connect-timeout",
         )
-        .with_exit(Exit::Timeout)
+        .with_kind(FaultKind::TimedOut)
     }
 }
 
 /// Explains lines that are responses, but not to the first message.
-fn explain_other_answer(name: &str, lines: &[&str]) -> Option<Finding> {
+fn explain_other_answer(name: &str, lines: &[&str]) -> Option<Fault> {
     let messages = lines.iter().filter_map(|line| parse(line.as_bytes()));
     let message = { messages }.find(is_response)?;
     let id = message["id"].to_string();
     Some(if message["id"].is_null() {
-        Finding::new(
+        Fault::new(
             format!("{name} does not understand `initialize`"),
             format!(
                 "it answers with an error that belongs to no request: {}",
@@ -304,7 +305,7 @@ fn explain_other_answer(name: &str, lines: &[&str]) -> Option<Finding> {
             "let the server read one message per line, as UTF-8; the error may say what it expected",
         )
     } else {
-        Finding::new(
+        Fault::new(
             format!("{name} answers another request"),
             format!("the id of its answer is {}, and that of the request was 1", clip(&id)),
             "let the server return the id as it came: a number stays a number",
@@ -312,9 +313,9 @@ fn explain_other_answer(name: &str, lines: &[&str]) -> Option<Finding> {
     })
 }
 
-/// Returns the finding about a program that is an HTTP server.
-pub(super) fn http_server(name: &str, address: &str) -> Finding {
-    Finding::new(
+/// Returns the fault about a program that is an HTTP server.
+pub(super) fn http_server(name: &str, address: &str) -> Fault {
+    Fault::new(
         format!("{name} is an HTTP server"),
         format!("it prints the address {:?} instead of messages", clip(address)),
         format!(

@@ -7,49 +7,43 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use mcp_std::io::StreamAddress;
-use mcp_std::process::{Child, ProcessStatus};
+use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts};
 
 use super::output::{FirstOutput, http_address, http_server};
 use super::quote::clip;
-use super::report::{Diagnosis, Finding, Passed};
-use crate::args::StderrChoice;
-use crate::failure::{CommandFailure, UNREACHABLE_HINT};
-use crate::server::ServerProgram;
-use crate::session::SHUTDOWN_TIMEOUTS;
-use crate::start_fault::StartFault;
+use super::{Diagnosis, Ended, Fault, Passed, Steps};
+use crate::hints::{self, StartFault};
 
 /// Starts the program and reads its first answer.
 pub(super) fn diagnose(
-    diagnosis: &mut Diagnosis,
-    program: &ServerProgram,
-    timeout: Duration,
-) -> Result<(), CommandFailure> {
-    diagnosis.check("directory", check_directory(program))?;
-    let spawned = program.program(StderrChoice::Capture).spawn();
-    let shown = Path::new(first_word(program)).display();
-    let spawned = spawned.map(|child| (Passed::Ok(format!("{shown} is started")), child));
-    let mut child = diagnosis.record("program", spawned.map_err(|error| StartFault::of(&error).into()))?;
-    let name = program_name(program);
-    let mut io = child.take_io().map_err(|error| CommandFailure::failed(error.to_string()))?;
-    let heard = FirstOutput::read(&mut io, timeout);
+    steps: &mut Steps<'_>,
+    diagnosis: &Diagnosis<'_>,
+    program: &Program,
+) -> Result<(), Ended> {
+    steps.check("directory", check_directory(program))?;
+    let shown = diagnosis.program_name.as_ref().map_or_else(|| program.program(), OsStr::new);
+    let (mut child, mut io) = steps.record("program", start(program, Path::new(shown)))?;
+    let shown = Path::new(shown);
+    let name = shown.file_name().unwrap_or(shown.as_os_str()).to_string_lossy();
+    let heard = FirstOutput::read(&mut io, diagnosis.connect_timeout);
     let ended = check_running(program, &name, &heard, &mut child);
     let stderr = child.stderr_tail();
-    child.shutdown(Some(io), SHUTDOWN_TIMEOUTS);
-    diagnosis.check("start", ended)?;
+    child.shutdown(Some(io), SHUTDOWN);
+    steps.check("start", ended)?;
     // A program that prints nothing may tell on stderr why.
     let told = heard.is_silent().then(|| explain_silence(program, &name, &stderr)).flatten();
-    diagnosis.check("output", told.map_or_else(|| heard.judge(&name), Err))
+    steps.check("output", told.map_or_else(|| heard.judge(&name), Err))
 }
 
 /// Connects to a socket or a serial line and reads the first answer.
 pub(super) fn diagnose_stream(
-    diagnosis: &mut Diagnosis,
+    steps: &mut Steps<'_>,
     address: &StreamAddress,
     timeout: Duration,
-) -> Result<(), CommandFailure> {
+) -> Result<(), Ended> {
     let connected = address.connect(timeout).map_err(|error| {
         let (why, fix) = match error.kind() {
-            ErrorKind::ConnectionRefused => ("nothing listens there", UNREACHABLE_HINT),
+            ErrorKind::ConnectionRefused => ("nothing listens there", hints::UNREACHABLE),
             ErrorKind::NotFound => (
                 "there is no such socket or device",
                 "start the server first, and compare the path with the one that it was given",
@@ -60,27 +54,36 @@ pub(super) fn diagnose_stream(
             ),
             ErrorKind::TimedOut => (
                 "nothing answers, not even with a refusal: a firewall drops it, or the host is off",
-                UNREACHABLE_HINT,
+                hints::UNREACHABLE,
             ),
-            _ => ("the operating system reports it", UNREACHABLE_HINT),
+            _ => ("the operating system reports it", hints::UNREACHABLE),
         };
-        Finding::new(error.to_string(), why, fix)
+        Fault::new(error.to_string(), why, fix)
     });
-    let mut io = diagnosis.record("connect", connected.map(|io| (Passed::Ok(address.to_string()), io)))?;
+    let mut io = steps.record("connect", connected.map(|io| (Passed::Ok(address.to_string()), io)))?;
     let heard = FirstOutput::read(&mut io, timeout);
     let name = address.to_string();
     let outcome = match heard.ended_silently() {
-        true => Err(Finding::new(
+        true => Err(Fault::new(
             format!("{name} closes the connection without an answer"),
             "another kind of server listens there, or it takes no more connections",
             "compare the address with that of the MCP server, and end other connections to it",
         )),
         false => heard.judge(&name),
     };
-    diagnosis.check("output", outcome)
+    steps.check("output", outcome)
 }
 
-fn check_directory(program: &ServerProgram) -> Result<Passed, Finding> {
+fn start(program: &Program, shown: &Path) -> Result<(Passed, (Child, ChildIo)), Fault> {
+    let mut child = program.spawn().map_err(|error| StartFault::of(&error))?;
+    let io = child.take_io().map_err(|error| {
+        let why = error.to_string();
+        Fault::new(format!("{} has no pipes", shown.display()), why, "end other programs, and try again")
+    })?;
+    Ok((Passed::Ok(format!("{} is started", shown.display())), (child, io)))
+}
+
+fn check_directory(program: &Program) -> Result<Passed, Fault> {
     let Some(directory) = program.directory() else {
         return Ok(Passed::Skipped("that of this command".into()));
     };
@@ -92,11 +95,11 @@ fn check_directory(program: &ServerProgram) -> Result<Passed, Finding> {
 
 /// Checks that the program did not end without a word.
 fn check_running(
-    program: &ServerProgram,
+    program: &Program,
     name: &str,
     heard: &FirstOutput,
     child: &mut Child,
-) -> Result<Passed, Finding> {
+) -> Result<Passed, Fault> {
     if !heard.ended_silently() {
         return Ok(Passed::Ok(format!(
             "{name} {}",
@@ -107,7 +110,7 @@ fn check_running(
         ProcessStatus::Exited(Some(status)) => format!(" with {status}"),
         ProcessStatus::Exited(None) => String::new(),
         ProcessStatus::Running => {
-            return Err(Finding::new(
+            return Err(Fault::new(
                 format!("{name} closes its output"),
                 "it still runs, but has closed its stdout, as programs do that go to the background",
                 "start it so that it stays in the foreground, and let it keep stdout for messages",
@@ -116,12 +119,12 @@ fn check_running(
     };
     let what = format!("{name} ends{ended} before it answers");
     let stderr = child.stderr_tail();
-    if let Some(finding) = explain_stderr(program, &what, &stderr) {
-        return Err(finding);
+    if let Some(fault) = explain_stderr(program, &what, &stderr) {
+        return Err(fault);
     }
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
     if let Some(line) = last {
-        return Err(Finding::new(
+        return Err(Fault::new(
             what,
             format!("its last words on stderr are {:?}", clip(line.trim())),
             "correct what it complains about; run the same command in a shell to see all of it",
@@ -130,7 +133,7 @@ fn check_running(
     if lacks_interactive(program) {
         return Err(missing_interactive(what));
     }
-    Err(Finding::new(
+    Err(Fault::new(
         what,
         "it printed nothing, neither on stdout nor on stderr: it is no server, or needs another argument to serve on stdio",
         "run the same command in a shell: a server waits for input there, until Ctrl-D",
@@ -138,7 +141,7 @@ fn check_running(
 }
 
 /// Explains a silent program by what it printed on stderr, and by its command.
-fn explain_silence(program: &ServerProgram, name: &str, stderr: &str) -> Option<Finding> {
+fn explain_silence(program: &Program, name: &str, stderr: &str) -> Option<Fault> {
     if lacks_interactive(program) {
         return Some(missing_interactive(format!("{name} does not answer")));
     }
@@ -149,25 +152,25 @@ fn explain_silence(program: &ServerProgram, name: &str, stderr: &str) -> Option<
 }
 
 /// Explains a failure by words on stderr that have a known cause.
-fn explain_stderr(program: &ServerProgram, what: &str, stderr: &str) -> Option<Finding> {
+fn explain_stderr(program: &Program, what: &str, stderr: &str) -> Option<Fault> {
     if let Some(name) = withheld_variable(program, stderr) {
         let why = format!(
             "it speaks of {name}, which is set here and not passed on: a server gets only PATH, HOME and similar variables"
         );
         let fix = format!("pass it on with --env {name}, or set it in `env` of the configuration file");
-        return Some(Finding::new(what, why, fix));
+        return Some(Fault::new(what, why, fix));
     }
     let (line, (_, why, fix)) = stderr.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
         let known = CAUSES.iter().find(|(words, ..)| words.iter().any(|word| lower.contains(word)))?;
         Some((line, known))
     })?;
-    Some(Finding::new(what, format!("{why}: {:?}", clip(line.trim())), *fix))
+    Some(Fault::new(what, format!("{why}: {:?}", clip(line.trim())), *fix))
 }
 
 /// Returns the first variable in a text that this process has and the program does not get.
-fn withheld_variable<'t>(program: &ServerProgram, text: &'t str) -> Option<&'t str> {
-    let given = program.program(StderrChoice::Null).environment();
+fn withheld_variable<'t>(program: &Program, text: &'t str) -> Option<&'t str> {
+    let given = program.environment();
     let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
     let is_set = |word: &str| env::var_os(word).is_some_and(|value| !value.is_empty());
     words
@@ -176,8 +179,8 @@ fn withheld_variable<'t>(program: &ServerProgram, text: &'t str) -> Option<&'t s
 }
 
 /// Returns whether the command runs a container whose stdin is closed.
-fn lacks_interactive(program: &ServerProgram) -> bool {
-    let mut words = program.words().map(OsStr::to_string_lossy);
+fn lacks_interactive(program: &Program) -> bool {
+    let mut words = program.argv().map(OsStr::to_string_lossy);
     let name = words.next().unwrap_or_default();
     let is_runner = Path::new(&*name).file_stem().is_some_and(|stem| stem == "docker" || stem == "podman");
     let words: Vec<_> = words.collect();
@@ -187,23 +190,21 @@ fn lacks_interactive(program: &ServerProgram) -> bool {
     is_runner && words.iter().any(|word| word == "run") && !words.iter().any(|word| is_interactive(word))
 }
 
-fn missing_interactive(what: String) -> Finding {
-    Finding::new(
+fn missing_interactive(what: String) -> Fault {
+    Fault::new(
         what,
         "without -i the container has no stdin, so the server reads the end of its input at once",
         "write `docker run -i --rm IMAGE`, and leave -t out",
     )
 }
 
-fn first_word(program: &ServerProgram) -> &OsStr {
-    program.words().next().unwrap_or_default()
-}
-
-/// Returns the name of the program for sentences.
-fn program_name(program: &ServerProgram) -> String {
-    let path = Path::new(first_word(program));
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
+/// Time that the program has to end.
+const SHUTDOWN: ShutdownTimeouts = ShutdownTimeouts {
+    exit: Duration::from_secs(2),
+    terminate: Duration::from_secs(2),
+    kill: Duration::from_secs(2),
+    stragglers: Duration::from_secs(1),
+};
 
 /// Words on stderr in lower case, with the cause and the remedy.
 const CAUSES: &[(&[&str], &str, &str)] = &[

@@ -1,16 +1,15 @@
-//! How texts of others are quoted: masked, short, and as one word of a shell.
+//! How texts of others are quoted: masked and short.
 
 use mcp_proto::http::client::Url;
 
-use crate::secrets;
-
 /// Replaces what is a secret by its form or by its place in a URL.
 pub(super) fn masked(text: &str) -> String {
-    secrets::masked(&Url::redacted_in(text))
+    mcp_proto_trace::masked(&Url::redacted_in(text))
 }
 
-/// Shortens a text of the server, without secrets.
-pub(super) fn clip(text: &str) -> String {
+/// Shortens a text of a server to 160 characters, without secrets: those that are known by their form, or by their place in a URL.
+#[must_use]
+pub fn clip(text: &str) -> String {
     // A secret that is cut off is not known by its form any more.
     let text = masked(text);
     let short: String = text.chars().take(MAX_SHOWN).collect();

@@ -7,19 +7,18 @@ use mcp_proto::head::Fields;
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{ACCEPT, LOCATION, WWW_AUTHENTICATE, X_ACCEL_BUFFERING};
 use mcp_proto::rpc::code;
-
+use mcp_proto_trace::escape::shell_word;
 use serde::de::IgnoredAny;
 
 use super::http::{self, EVENT_STREAM, JSON, Reply};
 use super::output::is_answer;
 use super::quote::clip;
-use super::report::{Finding, Passed};
-use crate::escape::shell_word;
+use super::{Fault, FaultKind, Passed};
 use crate::exchange::{self, HttpTarget};
-use crate::failure::{Exit, format_seconds};
+use crate::text::seconds;
 
 /// Checks that the server itself has answered, and is able to.
-pub(super) fn check_gateway(reply: &Reply) -> Result<Passed, Finding> {
+pub(super) fn check_gateway(reply: &Reply) -> Result<Passed, Fault> {
     let status = reply.head.status;
     let (why, fix) = match status {
         // What nginx and Go say.
@@ -47,7 +46,7 @@ pub(super) fn check_gateway(reply: &Reply) -> Result<Passed, Finding> {
         500.. => ("the server failed while it handled the request", "read the log of the server"),
         _ => return Ok(Passed::Ok(format!("the response has the status {status}"))),
     };
-    Err(Finding::new(format!("the response has the status {status}{}", excerpt(reply)), why, fix))
+    Err(Fault::new(format!("the response has the status {status}{}", excerpt(reply)), why, fix))
 }
 
 /// Returns whether a body says that a request in the clear came to a port with TLS.
@@ -57,13 +56,13 @@ fn names_tls(body: &[u8]) -> bool {
 }
 
 /// Checks that the response does not lead elsewhere.
-pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passed, Finding> {
+pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passed, Fault> {
     if !matches!(reply.head.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(Passed::Ok("none".into()));
     }
     let (from, status) = (target.url(), reply.head.status);
     let Some(to) = reply.head.field(LOCATION).and_then(|to| from.resolve(to).ok()) else {
-        return Err(Finding::new(
+        return Err(Fault::new(
             format!("the status {status} redirects to nowhere"),
             "the response has no valid `Location`",
             "correct the redirect at the server, or give the URL that it should lead to",
@@ -73,12 +72,12 @@ pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passe
     let what = format!("the URL redirects to {shown} (status {status})");
     let path = to.target().to_ascii_lowercase();
     if path.split(['/', '.', '?']).any(|segment| LOGIN_SEGMENTS.contains(&segment)) {
-        return Err(Finding::new(
+        return Err(Fault::new(
             what,
             "it leads to a page where a person logs in, which an MCP client cannot do there",
             "exempt the path from the login of the proxy, and let the MCP server answer 401 with a Bearer challenge",
         )
-        .with_exit(Exit::Unauthorized));
+        .with_kind(FaultKind::Unauthorized));
     }
     let is_upgrade = !from.origin().secure && to.origin().secure && from.origin().host == to.origin().host;
     let why = if is_upgrade {
@@ -90,7 +89,7 @@ pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passe
     } else {
         "the server has moved, or the URL is not quite that of the MCP server"
     };
-    Err(Finding::new(
+    Err(Fault::new(
         what,
         format!("{why}, and a redirect loses the body of a POST in many clients"),
         format!("give the URL {}", shell_word(&shown)),
@@ -102,7 +101,7 @@ pub(super) fn check_path(
     target: &HttpTarget,
     reply: &Reply,
     timeout: Duration,
-) -> Result<(Passed, bool), Finding> {
+) -> Result<(Passed, bool), Fault> {
     let (status, path) = (reply.head.status, target.url().target());
     if !is_missing(reply) {
         return Ok((Passed::Ok(Url::redacted(path)), false));
@@ -119,17 +118,17 @@ pub(super) fn check_path(
         answers(&other, timeout) || opens_event_stream(&other, timeout)
     });
     Err(match found {
-        Some(url) => Finding::new(
+        Some(url) => Fault::new(
             what,
             format!("an MCP server answers at {}", url.target()),
             format!("give the URL {}", shell_word(&shown(&url))),
         ),
-        None if matches!(status, 405 | 501) => Finding::new(
+        None if matches!(status, 405 | 501) => Fault::new(
             what,
             "something is there that takes no POST, such as a page or a health check",
             "ask for the whole URL of the MCP server, with its path",
         ),
-        None => Finding::new(
+        None => Fault::new(
             what,
             format!("none of {} answers as an MCP server either", CANDIDATES.join(", ")),
             "ask for the whole URL of the MCP server, with its path; a proxy before it may cut a part of the path off",
@@ -159,7 +158,7 @@ fn opens_event_stream(target: &HttpTarget, timeout: Duration) -> bool {
 }
 
 /// Checks that the server takes the request for its own host, and from this client.
-pub(super) fn check_host(target: &HttpTarget, reply: &Reply) -> Result<Passed, Finding> {
+pub(super) fn check_host(target: &HttpTarget, reply: &Reply) -> Result<Passed, Fault> {
     let authority = target.url().origin().authority();
     let text = String::from_utf8_lossy(&reply.body).to_lowercase();
     // A JSON-RPC error for the request itself is one of the MCP server, which the next steps tell.
@@ -190,7 +189,7 @@ pub(super) fn check_host(target: &HttpTarget, reply: &Reply) -> Result<Passed, F
         reply.head.status,
         excerpt(reply)
     );
-    Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized))
+    Err(Fault::new(what, why, fix).with_kind(FaultKind::Unauthorized))
 }
 
 /// Returns whether a text in lower case has one of the phrases, as whole words at their beginning.
@@ -209,10 +208,10 @@ pub(super) fn asks_for_token(reply: &Reply) -> bool {
 }
 
 /// Checks that the response is an answer in a form that a client can read.
-pub(super) fn check_content(reply: &Reply, timeout: Duration) -> Result<Passed, Finding> {
+pub(super) fn check_content(reply: &Reply, timeout: Duration) -> Result<Passed, Fault> {
     let head = &reply.head;
     let is_stream = head.has_media_type(EVENT_STREAM);
-    let failed = |what: String, why: &str, fix: &str| Err(Finding::new(what, why, fix));
+    let failed = |what: String, why: &str, fix: &str| Err(Fault::new(what, why, fix));
     if let Some(message) = &reply.message {
         if !is_answer(message) && message["id"].is_null() {
             return failed(
@@ -241,27 +240,27 @@ pub(super) fn check_content(reply: &Reply, timeout: Duration) -> Result<Passed, 
 }
 
 /// Explains an event stream without an answer.
-fn explain_stream(reply: &Reply, timeout: Duration) -> Finding {
+fn explain_stream(reply: &Reply, timeout: Duration) -> Fault {
     if !reply.is_open {
-        return Finding::new(
+        return Fault::new(
             "the event stream ends without an answer",
             "no event in it holds the response, as `data: {…}` and an empty line",
             "let the server write the answer before it ends the stream, and each event with an empty line behind it",
         );
     }
-    Finding::new(
+    Fault::new(
         "an event stream begins, and no answer comes in it",
         format!(
             "nothing arrived within {}: a proxy holds the events back until the stream ends (buffering or compression), or the server does not flush them",
-            format_seconds(timeout)
+            seconds(timeout)
         ),
         "let the server send `X-Accel-Buffering: no`, and switch buffering off in the proxy (nginx: `proxy_buffering off`)",
     )
-    .with_exit(Exit::Timeout)
+    .with_kind(FaultKind::TimedOut)
 }
 
 /// Explains a response that is neither a message nor an event stream.
-fn explain_body(reply: &Reply) -> Finding {
+fn explain_body(reply: &Reply) -> Fault {
     let head = &reply.head;
     if head.has_media_type("text/html") {
         let text = String::from_utf8_lossy(&reply.body).to_lowercase();
@@ -270,29 +269,29 @@ fn explain_body(reply: &Reply) -> Finding {
             true => "a page to log in stands before the server, which only a browser gets past",
             false => "the URL is that of a page, or of a proxy that answers with one",
         };
-        return Finding::new(
+        return Fault::new(
             format!("the response is a page of HTML{}", title(&reply.body)),
             why,
             "give the URL of the MCP server itself, with its path, or exempt that path from the login",
         );
     }
     match head.status {
-        202 | 204 => Finding::new(
+        202 | 204 => Fault::new(
             format!("the request was accepted with the status {} and not answered", head.status),
             "the server treats the request as a notification, or answers on another stream",
             "let the server answer a request in the response to its POST (Streamable HTTP)",
         ),
-        406 => Finding::new(
+        406 => Fault::new(
             "the server finds no content type that it may send (status 406)",
             "`Accept` names application/json and text/event-stream, which a proxy may have changed",
             "let the server send one of these, and the proxy pass `Accept` on",
         ),
-        415 => Finding::new(
+        415 => Fault::new(
             "the server does not take application/json (status 415)",
             "the URL belongs to another kind of service, or the server misreads `Content-Type`",
             "check the URL; an MCP server takes JSON in a POST",
         ),
-        200..=299 => Finding::new(
+        200..=299 => Fault::new(
             format!("the response has {} and is no message{}", head.summary(), excerpt(reply)),
             if serde_json::from_slice::<IgnoredAny>(&reply.body).is_ok() {
                 "it is JSON, but not JSON-RPC: another API answers at this URL"
@@ -301,7 +300,7 @@ fn explain_body(reply: &Reply) -> Finding {
             },
             "give the URL of the MCP server itself, with its path",
         ),
-        _ => Finding::new(
+        _ => Fault::new(
             format!("the server refuses the first message with {}{}", head.summary(), excerpt(reply)),
             "the body of the response is no JSON-RPC error, so something before the MCP server, or another service, refuses it",
             "look at the log of the server and of the proxy before it; check the URL",
@@ -412,7 +411,7 @@ mod tests {
     fn host_is_blamed_only_in_whole_phrases() {
         let is_host = |status, body| {
             let outcome = check_host(&target(), &reply(status, body));
-            outcome.err().map(|finding| finding.why.contains("refuses the `Host`"))
+            outcome.err().map(|fault| fault.why.contains("refuses the `Host`"))
         };
         assert_eq!(is_host(403, "Invalid Host header"), Some(true));
         assert_eq!(is_host(400, "Bad Request: host not allowed"), Some(true));

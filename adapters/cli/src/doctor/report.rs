@@ -9,7 +9,7 @@ use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_value, wrapped_line};
 use crate::paint::Paint;
-use crate::secrets::Secrets;
+use mcp_proto_trace::Secrets;
 use crate::start_fault::StartFault;
 
 /// Why a step failed, in three sentences.

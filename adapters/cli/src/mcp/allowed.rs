@@ -14,7 +14,7 @@ use crate::args::{DraftArgs, ServerArgs, ServerPlaceArgs, is_url};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::handed_over;
-use crate::secrets::Secrets;
+use mcp_proto_trace::Secrets;
 use crate::server::Server;
 
 /// Everything that is allowed.

@@ -12,7 +12,7 @@ use mcp_std::io::{Duplex, Interest};
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts, Stderr};
 
 use crate::handed_over;
-use crate::secrets::Secrets;
+use mcp_proto_trace::Secrets;
 
 /// Limits of one run.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ use super::inner::{self, Bounds, CommandLine, Outcome};
 use crate::escape;
 use crate::failure::format_seconds;
 use crate::output_schemas::OutputSchema;
-use crate::secrets::Secrets;
+use mcp_proto_trace::Secrets;
 
 /// What the tools need.
 pub(super) struct Context {

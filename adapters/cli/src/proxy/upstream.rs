@@ -20,7 +20,7 @@ use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
-use crate::secrets::masked;
+use mcp_proto_trace::masked;
 use crate::server::{Server, ServerSpec};
 use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};

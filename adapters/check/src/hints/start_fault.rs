@@ -1,4 +1,4 @@
-//! Why a program does not start, and what to do: for `doctor`, and as the hint of every other command.
+//! Why a program does not start, and what to do.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use mcp_std::process::{SpawnError, SpawnErrorKind};
 
 /// The reason why a program does not start.
-pub(crate) struct StartFault {
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StartFault {
     /// What is not there, or cannot be started.
-    pub(crate) what: String,
-    pub(crate) why: String,
-    pub(crate) fix: String,
+    pub what: String,
+    /// The reason.
+    pub why: String,
+    /// What to do.
+    pub fix: String,
     /// Beginning of a program that is a whole command line. The rest may hold secrets.
-    pub(crate) first_word: Option<String>,
+    pub first_word: Option<String>,
 }
 
 impl StartFault {
@@ -24,7 +28,8 @@ impl StartFault {
     }
 
     /// Explains an error by the program and by the files around it.
-    pub(crate) fn of(error: &SpawnError) -> Self {
+    #[must_use]
+    pub fn of(error: &SpawnError) -> Self {
         let path = Path::new(error.program());
         let shown = path.display();
         let what = format!("{shown} cannot be started");
@@ -46,10 +51,11 @@ impl StartFault {
     }
 
     /// Explains a working directory that is none.
-    pub(crate) fn of_directory(directory: &Path) -> Self {
+    #[must_use]
+    pub fn of_directory(directory: &Path) -> Self {
         let why = if directory.exists() { "it is a file" } else { "there is nothing at this path" };
         let fix = if directory.starts_with("~") {
-            HOME_HINT
+            HOME
         } else {
             "correct `cwd` in the configuration file, or create the directory"
         };
@@ -112,7 +118,8 @@ fn is_program(word: &str) -> bool {
 }
 
 /// Returns the file of a program: the file itself, or that of its name on the PATH of this process.
-pub(crate) fn find_program(word: &OsStr) -> Option<PathBuf> {
+#[must_use]
+pub fn find_program(word: &OsStr) -> Option<PathBuf> {
     let path = Path::new(word);
     if path.components().count() > 1 {
         return path.is_file().then(|| path.to_owned());
@@ -155,7 +162,7 @@ fn is_authority(word: &str) -> bool {
 }
 
 /// Hint for a path that begins with `~`.
-pub(crate) const HOME_HINT: &str = "write the whole path: only a shell replaces `~`";
+pub const HOME: &str = "write the whole path: only a shell replaces `~`";
 
 /// What servers are started with, and the names of its programs.
 const LAUNCHERS: [(&str, &str); 14] = [

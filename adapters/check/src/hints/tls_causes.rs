@@ -1,7 +1,8 @@
-//! Causes of a failed TLS handshake, with what helps, for `doctor` and the hints of other commands.
+//! Causes of a failed TLS handshake, with what helps.
 
-/// Returns the cause that the text of an error names, and what helps.
-pub(crate) fn cause(text: &str) -> Option<(&'static str, &'static str)> {
+/// Returns the cause of a failed TLS handshake that the text of an error of `mcp-std` names, and what helps.
+#[must_use]
+pub fn tls_cause(text: &str) -> Option<(&'static str, &'static str)> {
     let found = CAUSES.iter().find(|(words, ..)| words.iter().any(|words| text.contains(words)));
     found.map(|&(_, why, fix)| (why, fix))
 }
