@@ -5,20 +5,30 @@ use core::time::Duration;
 use mcp_proto_trace::masked;
 
 /// A test with its outcome.
+#[derive(Clone, Debug)]
 pub struct TestCase {
+    /// The name.
     pub name: String,
     /// How long it took, if that is known.
     pub time: Option<Duration>,
+    /// The outcome.
     pub outcome: TestOutcome,
 }
 
+/// The outcome of a [`TestCase`].
+#[derive(Clone, Debug)]
 pub enum TestOutcome {
+    /// It has passed.
     Passed,
     /// It has passed, and something is to be said about it.
     Noted(String),
+    /// It has failed.
     Failed {
+        /// The kind of failure.
         kind: &'static str,
+        /// What is wrong, in one line.
         message: String,
+        /// The details.
         text: String,
     },
     /// It could not be decided, for this reason.
@@ -29,16 +39,20 @@ pub enum TestOutcome {
 
 impl TestCase {
     /// Creates a test that has passed.
+    #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), time: None, outcome: TestOutcome::Passed }
     }
 
+    /// Returns whether it has failed.
+    #[must_use]
     pub const fn has_failed(&self) -> bool {
         matches!(self.outcome, TestOutcome::Failed { .. })
     }
 }
 
-/// Returns the report of a command of this program about one suite.
+/// Returns the report of one suite. `command` is that of `mcp-probe` which it is named after. Secrets are masked by their form.
+#[must_use]
 pub fn report(command: &str, suite: &str, cases: &[TestCase]) -> String {
     let number = |is: fn(&TestCase) -> bool| cases.iter().filter(|case| is(case)).count();
     let errors = number(|case| matches!(case.outcome, TestOutcome::Error(_)));

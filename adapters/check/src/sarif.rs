@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use mcp_proto_trace::{masked, rewrite_texts};
 
 /// Returns the location of a result: the file or place that has it, if there is a reference to it, and the name of the entry.
+#[must_use]
 pub fn location(artifact: Option<&str>, name: &str) -> Value {
     let artifact = artifact.map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
     json!({ "physicalLocation": { "artifactLocation": artifact }, "logicalLocations": [{ "name": name }] })
 }
 
 /// Returns a report of one run: the rules that it has looked at, and its results without secrets.
+#[must_use]
 pub fn report(rules: &[Value], results: &[Value]) -> Value {
     let mut results = json!(results);
     rewrite_texts(&mut results, &masked);

@@ -3,21 +3,23 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_blocking::Error;
+use alloc::rc::Rc;
+
+use mcp_proto::draft::Draft;
 use mcp_proto::{Era, Version};
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use serde_json::{Map, Value, json};
 
 pub(super) use super::answer::{CheckAnswer, ErrorAnswer, ListenOutcome, ProvokedAnswers, WaitOutcome};
+use super::CheckError;
 use super::http_peer::HttpPeer;
 use super::messages::{self, ServerMessage};
 use super::modern;
 use super::peer::{CheckedPeer, ServerTarget};
 use super::profile::Profile;
-use super::received::{Received, TransportFinding};
+use super::received::{Received, TraceSink, TransportFinding};
 use super::report::CheckReport;
 use super::rules;
-use crate::args::DraftArgs;
 
 /// Settings shared by all conversations of a check.
 pub(super) struct CheckSetup {
@@ -25,8 +27,8 @@ pub(super) struct CheckSetup {
     pub(super) profile: Profile,
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
-    pub(super) trace: bool,
-    pub(super) drafts: DraftArgs,
+    pub(super) trace: Option<Rc<TraceSink>>,
+    pub(super) draft: Draft,
 }
 
 impl CheckSetup {
@@ -74,7 +76,7 @@ impl<'a> CheckConversation<'a> {
         setup: &'a CheckSetup,
         report: &'a CheckReport,
         version: Version,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CheckError> {
         Ok(Self {
             setup,
             report,

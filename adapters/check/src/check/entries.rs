@@ -12,9 +12,8 @@ use super::handshake::describe_missing;
 use super::lists::{ListKind, ServerLists};
 use super::messages::value_kind as kind_of;
 use super::report::CheckReport;
-use super::rules::{self, CheckRule};
+use super::rules::{self, Rule};
 use super::schemas;
-use crate::output::{count, join_names};
 
 /// Checks all entries of all lists.
 pub(super) fn check_entries(conversation: &CheckConversation<'_>, lists: &ServerLists) {
@@ -68,7 +67,7 @@ struct MissingMembers {
 
 impl MissingMembers {
     fn report(self, report: &CheckReport, kind: ListKind) {
-        let report_missing = |rule: &'static CheckRule, member: &str, names: Vec<String>| {
+        let report_missing = |rule: &'static Rule, member: &str, names: Vec<String>| {
             if !names.is_empty() {
                 let location = format!("{}s", kind.singular());
                 report.add(
@@ -82,8 +81,14 @@ impl MissingMembers {
         report_missing(rules::NO_TITLE, "title", self.title);
         report_missing(rules::NO_MIME_TYPE, "mimeType", self.mime_type);
         if !self.constrained.is_empty() {
-            let names = join_names(self.constrained.iter().map(String::as_str));
-            let what = format!("{} with limits of arguments: {names}", count(self.constrained.len(), "tool"));
+            let number = self.constrained.len();
+            let mut names = self.constrained;
+            if number > MAX_NAMES {
+                names.truncate(MAX_NAMES);
+                names.push("…".into());
+            }
+            let tools = if number == 1 { "tool" } else { "tools" };
+            let what = format!("{number} {tools} with limits of arguments: {}", names.join(", "));
             report.add(rules::CONSTRAINTS_UNSEEN, "tools", what);
         }
     }
@@ -98,7 +103,7 @@ struct CheckedEntry<'a> {
 }
 
 impl CheckedEntry<'_> {
-    fn add_finding(&self, rule: &'static CheckRule, what: impl Into<String>) {
+    fn add_finding(&self, rule: &'static Rule, what: impl Into<String>) {
         self.report.add(rule, &self.location, what);
     }
 
@@ -419,6 +424,9 @@ fn name_problem(name: &str) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// Maximum number of tools that a finding names. Further ones are left out.
+const MAX_NAMES: usize = 20;
 
 #[cfg(test)]
 mod tests {

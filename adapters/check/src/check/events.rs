@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::conversation::{CheckAnswer, CheckConversation};
 use super::messages::value_kind;
 use super::method_location;
-use super::rules::{self, CheckRule};
+use super::rules::{self, Rule};
 
 const EXTENSION: &str = "io.modelcontextprotocol/events";
 const LIST: &str = "events/list";
@@ -144,7 +144,7 @@ fn can_poll(described: &Value) -> bool {
 fn check_poll(conversation: &mut CheckConversation<'_>, name: &str) {
     let answer = conversation.request(POLL, json!({"name": name, "arguments": {}}));
     let location = format!("event type `{name}`");
-    let found = |rule: &'static CheckRule, what: String| conversation.report.add(rule, &location, what);
+    let found = |rule: &'static Rule, what: String| conversation.report.add(rule, &location, what);
     if let CheckAnswer::Error(failed) = &answer {
         let rule = if REFUSED.contains(&failed.code) { rules::EVENT_REFUSED } else { rules::EVENT_POLL };
         return found(rule, format!("a poll got the error {}", failed.summary()));

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use core::time::Duration;
 
+use mcp_proto::draft::{Deviation, Draft};
 use mcp_proto::frame::sse::{SseDecoder, SseItem};
 use mcp_proto::head::Fields;
 use mcp_proto::http::fields::{
@@ -18,8 +19,7 @@ use serde_json::Value;
 
 use super::received::{MAX_LINE, MAX_TOTAL, Received, TransportFinding, WireTrace};
 use super::report::clip;
-use super::rules::{self, CheckRule};
-use crate::args::DraftArgs;
+use super::rules::{self, Rule};
 use crate::exchange::{self, CollectedResponse, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
 
 pub(super) const JSON: &str = "application/json";
@@ -29,7 +29,7 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(super) struct HttpPeer {
     pub(super) target: HttpTarget,
     version: Version,
-    drafts: DraftArgs,
+    draft: Draft,
     /// Whether the handshake is complete.
     is_initialized: bool,
     pub(super) session: Option<String>,
@@ -63,11 +63,11 @@ struct ExchangeInfo {
 }
 
 impl HttpPeer {
-    pub(super) fn new(target: HttpTarget, (version, drafts): (Version, DraftArgs), trace: WireTrace) -> Self {
+    pub(super) fn new(target: HttpTarget, (version, draft): (Version, Draft), trace: WireTrace) -> Self {
         Self {
             target,
             version,
-            drafts,
+            draft,
             is_initialized: false,
             session: None,
             pending_exchanges: Vec::new(),
@@ -192,7 +192,7 @@ impl HttpPeer {
         fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
         let method = match message["method"].as_str() {
             method if self.is_modern() => Some(method.unwrap_or("server/discover")),
-            method => method.filter(|_| self.drafts.are_followed),
+            method => method.filter(|_| self.draft.contains(Deviation::SentInSessions)),
         };
         if let Some(method) = method {
             fields.push(METHOD, method.as_bytes());
@@ -384,7 +384,7 @@ impl HttpPeer {
         }
     }
 
-    fn add_finding(&mut self, rule: &'static CheckRule, info: &ExchangeInfo, what: String) {
+    fn add_finding(&mut self, rule: &'static Rule, info: &ExchangeInfo, what: String) {
         let location = match info.method.as_str() {
             "" => "an invalid message".into(),
             method => super::method_location(method),

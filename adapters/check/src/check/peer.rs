@@ -5,11 +5,11 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_blocking::Error;
 use mcp_proto::Version;
 use mcp_std::io::{Duplex, StreamAddress};
 use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
 
+use super::CheckError;
 use super::conversation::CheckSetup;
 use super::http_peer::HttpPeer;
 use super::line_stream::LineStream;
@@ -54,15 +54,16 @@ impl CheckedPeer {
     /// # Errors
     ///
     /// Fails if the process cannot be started, or no server listens at the socket.
-    pub(super) fn start(setup: &CheckSetup, version: Version) -> Result<Self, Error> {
-        let trace_output = WireTrace::new(setup.trace);
+    pub(super) fn start(setup: &CheckSetup, version: Version) -> Result<Self, CheckError> {
+        let trace_output = WireTrace::new(setup.trace.clone());
         Ok(match &setup.server {
             ServerTarget::Program(program) => Self::Process(ProcessPeer::start(program, trace_output)?),
             ServerTarget::Stream(address, timeout) => {
-                Self::Stream(LineStream::new(address.connect(*timeout)?, trace_output))
+                let stream = address.connect(*timeout).map_err(CheckError::Stream)?;
+                Self::Stream(LineStream::new(stream, trace_output))
             }
             ServerTarget::Http(target) => {
-                Self::Http(Box::new(HttpPeer::new(target.clone(), (version, setup.drafts), trace_output)))
+                Self::Http(Box::new(HttpPeer::new(target.clone(), (version, setup.draft), trace_output)))
             }
         })
     }

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_blocking::Error;
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownReport, ShutdownTimeouts};
 
+use super::CheckError;
 use super::line_stream::LineStream;
 use super::received::{Received, WireTrace};
 use super::report::clip;
@@ -17,9 +17,9 @@ pub(super) struct ProcessPeer {
 }
 
 impl ProcessPeer {
-    pub(super) fn start(program: &Program, trace: WireTrace) -> Result<Self, Error> {
+    pub(super) fn start(program: &Program, trace: WireTrace) -> Result<Self, CheckError> {
         let mut child = program.spawn()?;
-        let lines = LineStream::new(child.take_io()?, trace);
+        let lines = LineStream::new(child.take_io().map_err(CheckError::Stream)?, trace);
         Ok(Self { child, lines })
     }
 

@@ -2,10 +2,40 @@
 
 use serde::{Serialize, Serializer};
 
-pub(super) use super::args::Profile;
 use super::rules::Severity;
 
+/// A selection of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Profile {
+    /// The specification and good practice.
+    Spec,
+    /// The same rules; every finding fails, also a note.
+    Strict,
+    /// What a server on the public internet needs, for a URL: one request has 16 MiB; rates are not tested.
+    Hosted,
+    /// The OWASP MCP Top 10, a beta: each finding with its category.
+    ///
+    /// Tools are not called, so this finds what a server shows, and names the categories that it does not show.
+    Owasp,
+}
+
 impl Profile {
+    /// All profiles.
+    pub const ALL: [Self; 4] = [Self::Spec, Self::Strict, Self::Hosted, Self::Owasp];
+
+    /// Returns the name: `spec`, `strict`, `hosted` or `owasp`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Spec => "spec",
+            Self::Strict => "strict",
+            Self::Hosted => "hosted",
+            Self::Owasp => "owasp",
+        }
+    }
+
     /// Returns the profile whose name the rules have.
     pub(super) const fn selection(self) -> Self {
         match self {
@@ -14,8 +44,9 @@ impl Profile {
         }
     }
 
-    /// Returns the mildest severity that fails the check. `is_strict` stands for the option `--strict`.
-    pub(super) const fn mildest_failure(self, is_strict: bool) -> Severity {
+    /// Returns the mildest severity that fails the check; `is_strict` lets warnings fail in every profile.
+    #[must_use]
+    pub const fn mildest_failure(self, is_strict: bool) -> Severity {
         match (self, is_strict) {
             (Self::Strict, _) => Severity::Note,
             (_, true) => Severity::Warning,
@@ -26,21 +57,33 @@ impl Profile {
 
 /// A category of the OWASP MCP Top 10 of 2025, which is a beta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Category {
+#[non_exhaustive]
+pub enum Category {
+    /// Token mismanagement and secret exposure.
     Mcp01,
+    /// Privilege escalation via scope creep.
     Mcp02,
+    /// Tool poisoning.
     Mcp03,
+    /// Supply chain attacks and dependency tampering.
     Mcp04,
+    /// Command injection and execution.
     Mcp05,
+    /// Intent flow subversion.
     Mcp06,
+    /// Insufficient authentication and authorization.
     Mcp07,
+    /// Lack of audit and telemetry.
     Mcp08,
+    /// Shadow servers.
     Mcp09,
+    /// Context injection and over-sharing.
     Mcp10,
 }
 
 impl Category {
-    pub(super) const ALL: [Self; 10] = [
+    /// All categories.
+    pub const ALL: [Self; 10] = [
         Self::Mcp01,
         Self::Mcp02,
         Self::Mcp03,
@@ -53,7 +96,9 @@ impl Category {
         Self::Mcp10,
     ];
 
-    pub(super) const fn id(self) -> &'static str {
+    /// Returns the id, for example `MCP01`.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
         match self {
             Self::Mcp01 => "MCP01",
             Self::Mcp02 => "MCP02",
@@ -68,7 +113,9 @@ impl Category {
         }
     }
 
-    pub(super) const fn title(self) -> &'static str {
+    /// Returns the title.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
         match self {
             Self::Mcp01 => "Token Mismanagement & Secret Exposure",
             Self::Mcp02 => "Privilege Escalation via Scope Creep",

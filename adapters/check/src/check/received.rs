@@ -1,13 +1,12 @@
 //! Input from the server under test: its events, its limits, and its trace.
 
+use alloc::rc::Rc;
+use core::time::Duration;
 use std::time::Instant;
 
 use mcp_proto::tap::Direction;
 
-use super::rules::CheckRule;
-use crate::paint::Paint;
-use crate::session;
-use crate::trace;
+use super::rules::Rule;
 
 /// Outcome of waiting for a line.
 pub(super) enum Received {
@@ -25,28 +24,28 @@ pub(super) enum Received {
 
 /// A finding about the transport.
 pub(super) struct TransportFinding {
-    pub(super) rule: &'static CheckRule,
+    pub(super) rule: &'static Rule,
     pub(super) location: String,
     pub(super) detail: String,
 }
 
-/// Prints lines on stderr if tracing is enabled.
-#[derive(Clone, Copy)]
+/// A function that gets each line: the time since this server was started or connected to, the direction, and the bytes.
+pub(super) type TraceSink = dyn Fn(Duration, Direction, &[u8]);
+
+/// Gives lines to the sink, if there is one.
 pub(super) struct WireTrace {
-    trace: bool,
+    sink: Option<Rc<TraceSink>>,
     started: Instant,
 }
 
 impl WireTrace {
-    pub(super) fn new(trace: bool) -> Self {
-        Self { trace, started: Instant::now() }
+    pub(super) fn new(sink: Option<Rc<TraceSink>>) -> Self {
+        Self { sink, started: Instant::now() }
     }
 
-    pub(super) fn line(self, direction: Direction, line: &[u8]) {
-        if self.trace {
-            let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-            let text = String::from_utf8_lossy(line);
-            session::print_stderr(&trace::format_line(micros, direction, &text, Paint::for_stderr()));
+    pub(super) fn line(&self, direction: Direction, line: &[u8]) {
+        if let Some(sink) = &self.sink {
+            sink(self.started.elapsed(), direction, line);
         }
     }
 }

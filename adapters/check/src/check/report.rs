@@ -1,18 +1,14 @@
-//! Findings of a check and their output.
+//! Findings of a check.
 
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 
 use mcp_proto::{DeprecatedFeature, Version};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::profile::{Category, Profile};
-use super::rules::{self, CheckRule, Severity};
+use super::rules::{self, Rule, Severity};
 use super::texts::without_secrets;
-use crate::escape;
-use crate::failure::CommandFailure;
-use crate::output::{count, print, print_value};
-use crate::paint::Paint;
 
 /// Collects findings. All steps of a check add to it.
 pub(super) struct CheckReport {
@@ -27,15 +23,23 @@ pub(super) struct CheckReport {
     revision: Cell<Option<Version>>,
 }
 
-pub(super) struct Finding {
-    pub(super) rule: &'static CheckRule,
-    pub(super) revisions: Vec<Version>,
-    pub(super) location: String,
-    pub(super) detail: String,
-    pub(super) fix: &'static str,
+/// A violation of a rule.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// Revisions in which it is violated, in order; none if it is not of one.
+    pub revisions: Vec<Version>,
+    /// Where: a method, an entry, or another part of the server. Of at most 160 characters of the server, without secrets.
+    pub location: String,
+    /// What is wrong. Of at most 400 characters, without secrets.
+    pub detail: String,
+    /// What to do.
+    pub fix: &'static str,
 }
 
-/// A finding as `--json` prints it.
+/// A finding in JSON.
 #[derive(Serialize)]
 struct FindingJson<'a> {
     severity: Severity,
@@ -51,12 +55,15 @@ struct FindingJson<'a> {
     fix: &'a str,
 }
 
-/// Number of findings of each severity.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SeverityCounts {
-    pub(super) errors: usize,
-    pub(super) warnings: usize,
-    pub(super) notes: usize,
+/// Numbers of findings by severity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of errors.
+    pub errors: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+    /// Number of notes.
+    pub notes: usize,
 }
 
 impl CheckReport {
@@ -77,14 +84,14 @@ impl CheckReport {
     }
 
     /// Adds a finding. If it exists for another revision, only the revision is added to it.
-    pub(super) fn add(&self, rule: &'static CheckRule, location: &str, what: impl Into<String>) {
+    pub(super) fn add(&self, rule: &'static Rule, location: &str, what: impl Into<String>) {
         let revisions = self.revision.get().into_iter().collect();
         let (location, what) = (clip(location, MAX_LOCATION_CHARS), clip(&what.into(), MAX_DETAIL_CHARS));
         self.insert(Finding { rule, revisions, location, detail: what, fix: rule.fix_for(self.is_http) });
     }
 
     /// Adds a finding about an unsolicited message.
-    pub(super) fn add_unsolicited(&self, rule: &'static CheckRule, what: impl Into<String>) {
+    pub(super) fn add_unsolicited(&self, rule: &'static Rule, what: impl Into<String>) {
         self.add(rule, self.source, what);
     }
 
@@ -114,7 +121,7 @@ impl CheckReport {
     }
 
     /// Returns the number of findings of a rule.
-    pub(super) fn count(&self, rule: &'static CheckRule) -> usize {
+    pub(super) fn count(&self, rule: &'static Rule) -> usize {
         self.findings.borrow().iter().filter(|finding| finding.rule == rule).count()
     }
 
@@ -128,8 +135,8 @@ impl CheckReport {
         }
     }
 
-    /// Returns the findings of a profile: by severity, then in the order of the rules, then in order of discovery.
-    pub(super) fn into_findings(self, profile: Profile) -> Findings {
+    /// Returns the report of a profile. Its findings are ordered: by severity, then in the order of the rules, then in order of discovery.
+    pub(super) fn finish(self, profile: Profile, supported: Vec<Version>) -> Report {
         let mut findings = self.findings.into_inner();
         for (check, more) in self.omitted.into_inner() {
             let rule = rules::ALL.iter().copied().find(|rule| rule.check == check);
@@ -142,25 +149,38 @@ impl CheckReport {
             }));
         }
         findings.retain(|finding| finding.rule.is_in(profile));
-        let row = |rule: &'static CheckRule| rules::ALL.iter().position(|other| *other == rule);
+        let row = |rule: &'static Rule| rules::ALL.iter().position(|other| *other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
             finding.revisions.sort_unstable();
         }
-        Findings { all: findings, profile }
+        Report { findings, supported, profile }
     }
 }
 
-/// All findings of a profile, in order.
-pub(super) struct Findings {
-    pub(super) all: Vec<Finding>,
-    pub(super) profile: Profile,
+/// The report of a check.
+///
+/// It serializes as an array of findings, with the members `severity`, `check`, `rules`, `revisions`, `where`, `what`, `fix`, and of
+/// [`Profile::Owasp`] also `owasp`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// The findings: by severity, then in the order of the rules, then in order of discovery.
+    ///
+    /// Of a rule there are at most 50; how many more there are is one.
+    pub findings: Vec<Finding>,
+    /// The revisions in which the server was checked. None if it supports none, or if it wants another token.
+    pub supported: Vec<Version>,
+    /// The profile that selected the findings.
+    pub profile: Profile,
 }
 
-impl Findings {
-    pub(super) fn counts(&self) -> SeverityCounts {
-        let mut counts = SeverityCounts::default();
-        for finding in &self.all {
+impl Report {
+    /// Counts the findings.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for finding in &self.findings {
             *match finding.rule.severity {
                 Severity::Error => &mut counts.errors,
                 Severity::Warning => &mut counts.warnings,
@@ -170,105 +190,35 @@ impl Findings {
         counts
     }
 
-    pub(super) fn print_json(&self) -> Result<(), CommandFailure> {
-        let shown: Vec<_> = self.all.iter().map(|finding| finding.to_json(self.profile)).collect();
-        print_value(&shown)
+    /// Returns the worst severity of a finding, and the number of findings of it; `None` if all are milder than `mildest`.
+    #[must_use]
+    pub fn failures(&self, mildest: Severity) -> Option<(Severity, usize)> {
+        let worst = self.findings.first()?.rule.severity;
+        let number = self.findings.iter().filter(|finding| finding.rule.severity == worst).count();
+        (worst <= mildest).then_some((worst, number))
     }
 
-    /// Prints the findings grouped by rule, and a summary.
-    pub(super) fn print(&self, supported: &[Version], paint: Paint) -> Result<(), CommandFailure> {
-        let mut out = String::new();
-        let mut before: Option<&Finding> = None;
-        for finding in &self.all {
-            let same = before.is_some_and(|before| before.rule == finding.rule);
-            if !same {
-                if before.is_some() {
-                    out.push('\n');
-                }
-                push_heading(&mut out, finding, self.profile, paint);
-            }
-            before = Some(finding);
-            // The revision is named only if two were checked and one is affected.
-            let only = match finding.revisions.as_slice() {
-                [one] if supported.len() > 1 => format!(" ({one} only)"),
-                _ => String::new(),
-            };
-            out.push_str(&format!(
-                "  {}: {}{only}\n",
-                paint.name(escape::line(&finding.location)),
-                escape::line(&finding.detail)
-            ));
-        }
-        if before.is_some() {
-            out.push('\n');
-        }
-        out.push_str(&self.counts().summary(supported));
-        if self.profile == Profile::Owasp {
-            out.push_str("OWASP MCP Top 10 (a beta):\n");
-            for category in Category::ALL {
-                let number = self.all.iter().filter(|finding| finding.rule.owasp.contains(&category)).count();
-                let found = if number == 0 { "no finding".into() } else { count(number, "finding") };
-                out.push_str(&format!("  {} {}: {found}\n", category.id(), category.title()));
-            }
-        }
-        print(&out)
+    /// Names the revisions in which the server was checked, for a sentence.
+    #[must_use]
+    pub fn revisions(&self) -> String {
+        let supported: Vec<_> = self.supported.iter().map(|version| version.as_str()).collect();
+        if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") }
     }
 }
 
-fn push_heading(out: &mut String, finding: &Finding, profile: Profile, paint: Paint) {
-    let Finding { rule, fix, .. } = finding;
-    let word = rule.severity.word();
-    let word = match rule.severity {
-        Severity::Error => paint.bad(word),
-        Severity::Warning => paint.note(word),
-        Severity::Note => paint.good(word),
-    };
-    let ids = rule.requirements(profile).join(", ");
-    out.push_str(&format!("{word} {} [{ids}]: {}\n", paint.bold(rule.check), rule.line));
-    out.push_str(&format!("  {} {}\n", paint.dim("fix:"), fix));
-}
-
-impl Finding {
-    fn to_json(&self, profile: Profile) -> FindingJson<'_> {
-        FindingJson {
-            severity: self.rule.severity,
-            check: self.rule.check,
-            rules: self.rule.rules,
-            owasp: if profile == Profile::Owasp { self.rule.owasp } else { &[] },
-            revisions: self.revisions.iter().map(|version| version.as_str()).collect(),
-            location: &self.location,
-            what: &self.detail,
-            fix: self.fix,
-        }
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.findings.iter().map(|finding| FindingJson {
+            severity: finding.rule.severity,
+            check: finding.rule.check,
+            rules: finding.rule.ids,
+            owasp: if self.profile == Profile::Owasp { finding.rule.owasp } else { &[] },
+            revisions: finding.revisions.iter().map(|version| version.as_str()).collect(),
+            location: &finding.location,
+            what: &finding.detail,
+            fix: finding.fix,
+        }))
     }
-}
-
-impl SeverityCounts {
-    fn summary(self, supported: &[Version]) -> String {
-        let Self { errors, warnings, notes } = self;
-        let counts = [count(errors, "error"), count(warnings, "warning"), count(notes, "note")].join(", ");
-        format!("{counts} (checked in {}; tools were not called)\n", revisions(supported))
-    }
-}
-
-/// Names the revisions in which a server was checked.
-pub(super) fn revisions(supported: &[Version]) -> String {
-    let supported: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
-    if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") }
-}
-
-/// Prints the table of the rules of a profile.
-pub(super) fn print_rules(profile: Profile, json: bool) -> Result<(), CommandFailure> {
-    let rules: Vec<_> = rules::in_profile(profile).collect();
-    if json {
-        return print_value(&rules);
-    }
-    let mut out = String::new();
-    for rule in rules {
-        let (severity, ids) = (rule.severity.word(), rule.requirements(profile).join(", "));
-        out.push_str(&format!("{severity:8} {:24} {} [{ids}]\n", rule.check, rule.line));
-    }
-    print(&out)
 }
 
 /// Cuts a text to a maximum number of characters. Secrets are replaced before: a part of one would not be known as one.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, ProvokedAnswers};
 use super::lists::{ListKind, ServerLists};
-use super::rules::{self, CheckRule};
+use super::rules::{self, Rule};
 use super::{has_code, method_location};
 
 /// Runs all checks of this module.
@@ -162,7 +162,7 @@ fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerL
 fn expect_error(
     conversation: &CheckConversation<'_>,
     answer: &CheckAnswer,
-    (rule, code): (&'static CheckRule, i64),
+    (rule, code): (&'static Rule, i64),
     location: &str,
 ) {
     let what = match answer {

@@ -7,7 +7,7 @@ use super::profile::{Category, Profile};
 /// Severity of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
+pub enum Severity {
     /// A MUST of the specification is violated.
     Error,
     /// A SHOULD of the specification is violated.
@@ -17,7 +17,9 @@ pub(crate) enum Severity {
 }
 
 impl Severity {
-    pub(super) const fn word(self) -> &'static str {
+    /// Returns the name: `error`, `warning` or `note`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
@@ -28,34 +30,39 @@ impl Severity {
 
 /// A rule that is checked.
 #[derive(Debug, Serialize)]
-pub(crate) struct CheckRule {
+#[non_exhaustive]
+pub struct Rule {
     /// Name of the check. It is stable.
-    pub(crate) check: &'static str,
-    pub(crate) severity: Severity,
+    pub check: &'static str,
+    /// Severity of a violation.
+    pub severity: Severity,
     /// Profiles that select the rule, besides the one of its categories.
     profiles: &'static [Profile],
     /// Categories of the OWASP MCP Top 10 that a violation belongs to.
-    pub(super) owasp: &'static [Category],
+    pub owasp: &'static [Category],
     /// Ids of the requirements behind the rule.
-    pub(crate) rules: &'static [&'static str],
+    #[serde(rename = "rules")]
+    pub ids: &'static [&'static str],
     /// The rule itself.
-    pub(crate) line: &'static str,
+    pub line: &'static str,
     /// Advice for a server that violates the rule.
-    pub(crate) fix: &'static str,
+    pub fix: &'static str,
 }
 
-impl CheckRule {
+impl Rule {
     /// Returns whether a profile selects the rule.
-    pub(super) fn is_in(&self, profile: Profile) -> bool {
+    #[must_use]
+    pub fn is_in(&self, profile: Profile) -> bool {
         let selection = profile.selection();
         self.profiles.contains(&selection) || (selection == Profile::Owasp && !self.owasp.is_empty())
     }
 
     /// Returns what a violation of the rule violates: ids of requirements, and categories where they count.
-    pub(super) fn requirements(&self, profile: Profile) -> Vec<&'static str> {
-        let is_shown = profile == Profile::Owasp || self.rules.is_empty();
+    #[must_use]
+    pub fn requirements(&self, profile: Profile) -> Vec<&'static str> {
+        let is_shown = profile == Profile::Owasp || self.ids.is_empty();
         let categories = self.owasp.iter().filter(|_| is_shown).map(|category| category.id());
-        categories.chain(self.rules.iter().copied()).collect()
+        categories.chain(self.ids.iter().copied()).collect()
     }
 
     /// Returns the advice for a server over HTTP or on stdio. Over HTTP no command is involved.
@@ -69,7 +76,7 @@ impl CheckRule {
 }
 
 /// Constants have no unique address, so rules are compared by name.
-impl PartialEq for CheckRule {
+impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.check == other.check
     }
@@ -78,23 +85,23 @@ impl PartialEq for CheckRule {
 macro_rules! rules {
     ($($name:ident $check:literal $severity:ident [$($profile:ident)*] $($category:ident)* [$($id:literal)*]
         $line:literal $fix:literal)*) => {
-        $(pub(super) const $name: &CheckRule = &CheckRule {
+        $(pub(super) const $name: &Rule = &Rule {
             check: $check,
             severity: Severity::$severity,
             profiles: &[$(Profile::$profile),*],
             owasp: &[$(Category::$category),*],
-            rules: &[$($id),*],
+            ids: &[$($id),*],
             line: $line,
             fix: $fix,
         };)*
 
         /// All rules.
-        pub(crate) const ALL: &[&CheckRule] = &[$($name),*];
+        pub(super) const ALL: &[&Rule] = &[$($name),*];
     };
 }
 
-/// Returns the rules that a profile selects.
-pub(super) fn in_profile(profile: Profile) -> impl Iterator<Item = &'static CheckRule> {
+/// Returns the rules that a profile selects, in the order of reports.
+pub fn rules(profile: Profile) -> impl Iterator<Item = &'static Rule> {
     ALL.iter().copied().filter(move |rule| rule.is_in(profile))
 }
 
@@ -615,8 +622,6 @@ rules! {
 mod tests {
     use std::{env, fs};
 
-    use clap::ValueEnum as _;
-
     use super::*;
 
     #[test]
@@ -631,11 +636,10 @@ mod tests {
         );
         for rule in ALL {
             let categories = rule.owasp.iter().map(|category| category.id());
-            let selected = Profile::value_variants().iter().filter(|profile| rule.is_in(**profile));
-            let names = selected.filter_map(|profile| profile.to_possible_value());
-            let names = names.map(|name| name.get_name().to_owned()).filter(|name| name != "strict");
+            let selected = Profile::ALL.into_iter().filter(|profile| rule.is_in(*profile));
+            let names = selected.map(|profile| profile.as_str().to_owned()).filter(|name| name != "strict");
             let profiles: Vec<_> = names.chain(categories.map(str::to_owned)).collect();
-            let cells = [&profiles.join(", "), rule.line, &rule.rules.join(", "), rule.fix];
+            let cells = [&profiles.join(", "), rule.line, &rule.ids.join(", "), rule.fix];
             let cells = cells.map(|text| text.replace('|', "\\|"));
             page += &format!("| `{}` | {} | {} |\n", rule.check, rule.severity.word(), cells.join(" | "));
         }

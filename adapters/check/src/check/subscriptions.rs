@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, ListenOutcome};
 use super::messages::value_kind;
-use super::rules::{self, CheckRule};
+use super::rules::{self, Rule};
 use super::{has_code, method_location};
 
 /// Lists with a `listChanged` capability, and their names in a filter.
@@ -31,7 +31,7 @@ pub(super) fn check_subscriptions(conversation: &mut CheckConversation<'_>) {
         return;
     };
     let location = method_location(LISTEN);
-    let found = |rule: &'static CheckRule, what: String| conversation.report.add(rule, &location, what);
+    let found = |rule: &'static Rule, what: String| conversation.report.add(rule, &location, what);
     match answer {
         Some(CheckAnswer::Error(failed)) if has_code(&failed, -32601) => {
             let what = "`listChanged` is declared, and it is refused with -32601";

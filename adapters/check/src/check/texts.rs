@@ -10,7 +10,7 @@ use super::lists::{ListKind, ServerLists};
 use super::profile::Profile;
 use super::report::{CheckReport, clip};
 use super::rules;
-use crate::escape;
+use mcp_proto_trace::escape;
 
 /// Checks the texts of all entries, and the instructions.
 pub(super) fn check_texts(conversation: &CheckConversation<'_>, lists: &ServerLists) {
@@ -402,9 +402,9 @@ mod tests {
         let names = names.map(|tool| RawJson::encode(&tool).expect("JSON"));
         check_lookalikes(&report, &names);
         assert_eq!(report.count(rules::TOOL_LOOKALIKE), 1);
-        let findings = report.into_findings(Profile::Owasp);
-        assert!(findings.all.iter().any(|finding| finding.rule == rules::TOOL_LOOKALIKE));
-        for finding in &findings.all {
+        let report = report.finish(Profile::Owasp, Vec::new());
+        assert!(report.findings.iter().any(|finding| finding.rule == rules::TOOL_LOOKALIKE));
+        for finding in &report.findings {
             let text = format!("{} {}", finding.location, finding.detail);
             assert!(!text.contains("hunter2") && !text.contains(&random[..8]), "{text}");
         }

@@ -12,7 +12,7 @@ use super::exposure;
 use super::http_peer::EVENT_STREAM;
 use super::peer::ServerTarget;
 use super::report::CheckReport;
-use super::rules::{self, CheckRule};
+use super::rules::{self, Rule};
 use crate::exchange::{self, CollectedResponse};
 
 /// An origin that no server allows.
@@ -85,7 +85,7 @@ fn require_response(
 /// Reports a finding if the status is not one of `wanted`.
 fn expect_status(
     conversation: &CheckConversation<'_>,
-    rule: &'static CheckRule,
+    rule: &'static Rule,
     location: &str,
     reply: Option<CollectedResponse>,
     wanted: &[u16],

@@ -21,20 +21,21 @@ use crate::hints;
 
 /// Where a diagnosis gets tokens from, as `mcp_auth::client::Authorizer` does.
 pub trait Tokens {
-    /// Returns a token for the server: the one to begin with ([`Trigger::Connect`]), or another one in place of a refused one
+    /// Returns a token for the server at `server`: the one to begin with ([`Trigger::Connect`]), or another one in place of a refused one
     /// ([`Trigger::Unauthorized`]).
     ///
     /// # Errors
     ///
     /// A [`Fault`] of the step `token`.
-    fn token(&mut self, trigger: Trigger) -> Result<Option<AccessToken>, Fault>;
+    fn token(&mut self, server: &Url, trigger: Trigger) -> Result<Option<AccessToken>, Fault>;
 
     /// Returns what is stored for the server although it gives no token, which the fault tells then.
     ///
     /// # Errors
     ///
     /// A [`Fault`] of the step `token`.
-    fn stored(&mut self) -> Result<Option<TokenRecord>, Fault> {
+    fn stored(&mut self, server: &Url) -> Result<Option<TokenRecord>, Fault> {
+        let _ = server;
         Ok(None)
     }
 }
@@ -226,8 +227,8 @@ fn try_stored_token(
 ) -> Result<(Passed, Option<Reply>), Fault> {
     let (url, timeout) = (target.url(), diagnosis.timeout);
     let Some(tokens) = &mut diagnosis.tokens else { return Err(explain_missing(url, None)) };
-    let Some(token) = tokens.token(Trigger::Connect)? else {
-        return Err(explain_missing(url, tokens.stored()?.as_ref()));
+    let Some(token) = tokens.token(url, Trigger::Connect)? else {
+        return Err(explain_missing(url, tokens.stored(url)?.as_ref()));
     };
     steps.hide(token.token.expose());
     let bound = || (Passed::Ok("the stored one is bound to a key".into()), None);
@@ -245,7 +246,7 @@ fn try_stored_token(
     }
     let challenges = reply.head.bearer_challenge().into_iter().collect();
     let rejected = Some(token.token.clone());
-    let renewed = tokens.token(Trigger::Unauthorized { challenges, rejected });
+    let renewed = tokens.token(url, Trigger::Unauthorized { challenges, rejected });
     if let Ok(Some(token)) = &renewed {
         steps.hide(token.token.expose());
     }

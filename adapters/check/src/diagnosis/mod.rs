@@ -148,6 +148,8 @@ pub enum FaultKind {
     TimedOut,
     /// A token or another credential is missing, or refused.
     Unauthorized,
+    /// An option or a file of the caller is wrong.
+    Usage,
     /// The server answers otherwise than the protocol says.
     Failed,
 }
