@@ -5,10 +5,12 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_auth::client::{Fetcher as _, HttpFetcher};
-use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations};
+use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations, server_metadata_locations};
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 
+/// Maximum number of authorization servers that are asked; a server seldom names more than one.
+pub(crate) const MAX_SERVERS: usize = 4;
 /// Size of the largest document, in bytes.
 const MAX_DOCUMENT: usize = 64 << 10;
 /// Maximum number of redirects that are followed for one document.
@@ -68,7 +70,7 @@ fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, Docu
 
 /// Fetches the first JSON object at these places that fits; if none fits, the first one. The error is about all places, and
 /// so is the timeout.
-pub(crate) fn fetch_first(
+fn fetch_first(
     places: &[Url],
     server: &Url,
     timeout: Duration,
@@ -89,6 +91,18 @@ pub(crate) fn fetch_first(
     let is_unreachable = failures.iter().all(|failure| failure.is_unreachable);
     let what = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     Err(DocumentError { is_unreachable, what })
+}
+
+/// Fetches the metadata of an authorization server that the server at `server` names: of its issuer, if there is such a document at one of
+/// its well-known locations.
+pub(crate) fn fetch_server_metadata(
+    issuer: &str,
+    url: &Url,
+    server: &Url,
+    timeout: Duration,
+) -> Result<Value, DocumentError> {
+    // Clients pass over a document of another issuer (AUTH-030).
+    fetch_first(&server_metadata_locations(url), server, timeout, |metadata| metadata["issuer"] == *issuer)
 }
 
 /// Fetches a JSON object that the server at `server` refers to; follows redirects as clients do (SEC-011).

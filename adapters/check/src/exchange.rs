@@ -1,13 +1,12 @@
 //! One HTTP exchange, on a connection of its own.
 
+use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::time::Instant;
 
-#[cfg(feature = "tls")]
-use mcp_std::tls::ClientTls;
 use mcp_proto::AuthChallenge;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
@@ -15,11 +14,16 @@ use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::{Url, parse_challenges};
 #[cfg(feature = "checks")]
 use mcp_proto::http::fields::AUTHORIZATION;
-use mcp_proto::http::fields::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use mcp_proto::http::fields::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use mcp_std::Clock;
 use mcp_std::NetStream;
 use mcp_std::io::{Duplex, Interest, Ready, Socket};
 use mcp_std::poll::Selector;
+#[cfg(feature = "tls")]
+use mcp_std::tls::ClientTls;
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// A server at a URL.
 #[derive(Clone)]
@@ -115,6 +119,14 @@ impl HttpTarget {
             server.open_transport(timeout)?.close();
         }
         Ok(server)
+    }
+
+    /// Returns whether GET opens an event stream, as it does at a server of HTTP+SSE.
+    pub(crate) fn opens_event_stream(&self, timeout: Duration) -> bool {
+        let mut fields = Fields::new();
+        fields.push(ACCEPT, EVENT_STREAM.as_bytes());
+        let reply = perform(self, "GET", fields, None, Instant::now() + timeout);
+        reply.is_ok_and(|reply| reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM))
     }
 
     pub(crate) const fn url(&self) -> &Url {
@@ -241,6 +253,37 @@ impl HttpExchange {
         Ok(Self { transport, connection, clock })
     }
 
+    /// Reads the response to its end, or until `read` has enough: it is called with the head, and then with each piece of the body. At
+    /// the deadline the response is what has arrived. Also returns whether it is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`NoResponse`]; a response that breaks after `read` had enough is one.
+    pub(crate) fn collect(
+        mut self,
+        until: Instant,
+        mut read: impl FnMut(&mut CollectedResponse, Option<&[u8]>) -> bool,
+    ) -> Result<(CollectedResponse, bool), NoResponse> {
+        let (mut reply, mut has_enough) = (None, false);
+        loop {
+            while let Some(came) = self.poll_event() {
+                match (came, &mut reply) {
+                    (ResponseEvent::Head(head), _) => {
+                        has_enough |= read(reply.insert(CollectedResponse { head, body: Vec::new() }), None);
+                    }
+                    (ResponseEvent::Body(piece), Some(reply)) => has_enough |= read(reply, Some(&piece)),
+                    (ResponseEvent::Broken(why), _) if !has_enough => return Err(NoResponse::Broken(why)),
+                    _ => return reply.map(|reply| (reply, true)).ok_or(NoResponse::TimedOut),
+                }
+            }
+            if has_enough || Instant::now() >= until {
+                return reply.map(|reply| (reply, false)).ok_or(NoResponse::TimedOut);
+            }
+            advance(core::iter::once(&mut self), until)
+                .map_err(|error| NoResponse::Broken(error.to_string()))?;
+        }
+    }
+
     /// Writes and reads as far as possible without blocking.
     fn step(&mut self, ready: Ready) {
         let now = self.clock.now();
@@ -311,6 +354,29 @@ pub(crate) fn advance<'a>(
     Ok(())
 }
 
+/// Adds the fields of a request whose body is a message.
+pub(crate) fn push_message_fields(fields: &mut Fields) {
+    fields.push(CONTENT_TYPE, JSON.as_bytes());
+    fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
+}
+
+/// Why there is no response.
+pub(crate) enum NoResponse {
+    Unconnected(io::Error),
+    TimedOut,
+    Broken(String),
+}
+
+impl fmt::Display for NoResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unconnected(error) => write!(f, "there is no connection: {error}"),
+            Self::TimedOut => f.write_str("there was no response"),
+            Self::Broken(why) => f.write_str(why),
+        }
+    }
+}
+
 /// Performs an exchange and returns the response: for `GET` only the head, for an unfinished stream what has arrived.
 ///
 /// # Errors
@@ -323,32 +389,24 @@ pub(crate) fn perform(
     body: Option<&[u8]>,
     until: Instant,
 ) -> Result<CollectedResponse, String> {
-    let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let begun = HttpExchange::begin(server, method, fields, body, left);
-    let mut exchange = begun.map_err(|error| format!("there is no connection: {error}"))?;
-    let mut reply = None;
-    loop {
-        while let Some(came) = exchange.poll_event() {
-            match (came, &mut reply) {
-                (ResponseEvent::Head(head), _) => reply = Some(CollectedResponse { head, body: Vec::new() }),
-                (ResponseEvent::Body(piece), Some(reply)) => reply.body.extend_from_slice(&piece),
-                (ResponseEvent::Broken(why), _) => return Err(why),
-                _ => return reply.ok_or_else(|| NO_RESPONSE.into()),
-            }
-        }
-        let enough = |reply: &CollectedResponse| method == "GET" || reply.body.len() > MAX_BODY;
-        if Instant::now() >= until || reply.as_ref().is_some_and(enough) {
-            return reply.ok_or_else(|| NO_RESPONSE.into());
-        }
-        advance(core::iter::once(&mut exchange), until).map_err(|error| error.to_string())?;
-    }
+    let begun = HttpExchange::begin(server, method, fields, body, time_to(until));
+    let read = |reply: &mut CollectedResponse, piece: Option<&[u8]>| {
+        reply.body.extend_from_slice(piece.unwrap_or_default());
+        method == "GET" || reply.body.len() > MAX_BODY
+    };
+    let collected = begun.map_err(NoResponse::Unconnected).and_then(|exchange| exchange.collect(until, read));
+    collected.map(|(reply, _)| reply).map_err(|why| why.to_string())
+}
+
+/// Returns the time that is left, more than none.
+pub(crate) fn time_to(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(MIN_CONNECT_TIME)
 }
 
 /// The reason of a response that does not begin.
 pub(crate) const CLOSED: &str = "it closed the connection without a response";
 /// The system takes no shorter time than one above zero.
 const MIN_CONNECT_TIME: Duration = Duration::from_millis(1);
-const NO_RESPONSE: &str = "there was no response";
 /// Longer than any check takes.
 const MAX_EXCHANGE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum number of body bytes of one response.

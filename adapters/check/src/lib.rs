@@ -28,8 +28,8 @@
 //!
 //! # Adding a rule
 //!
-//! A rule, its text and the code that checks it stand in one module below `check/`: a row of `rules!`, and the place that adds a finding
-//! of it.
+//! A rule, its text and the code that checks it stand in one module below `check/`: a row of `rules_of!`, and the place that adds a
+//! finding of it.
 //!
 //! # Features
 //!
@@ -50,6 +50,7 @@ mod exchange;
 pub mod hints;
 pub mod junit;
 pub mod sarif;
+mod stream;
 mod target;
 mod text;
 

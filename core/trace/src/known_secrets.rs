@@ -1,6 +1,5 @@
 //! Secrets in texts: those of a server, which a program knows, also where they are quoted or cut off; others by their names and forms.
 
-
 use serde_json::Value;
 
 use crate::Mask;

@@ -58,6 +58,16 @@ pub(super) struct ListenOutcome {
 }
 
 impl CheckAnswer {
+    /// Describes an answer other than the error with this code. `None` stands for that one, and for no answer.
+    pub(super) fn other_than(&self, code: i64) -> Option<String> {
+        match self {
+            Self::Error(failed) if failed.code == code => None,
+            Self::Error(failed) => Some(format!("it got the error {}", failed.summary())),
+            Self::Result(_) => Some("it was answered with a result".into()),
+            Self::None => None,
+        }
+    }
+
     /// Returns the parsed result, if the answer is one.
     pub(super) fn result(&self) -> Option<Value> {
         match self {

@@ -2,13 +2,23 @@
 
 use alloc::collections::BTreeSet;
 
-use mcp_proto::RawJson;
 use mcp_proto::model::{ReadResourceResult, Tool, UiResourceMeta, UiToolMeta, is_ui_mime_type};
+use mcp_proto::{EntryKind, RawJson};
 use serde_json::json;
 
 use super::conversation::{CheckAnswer, CheckConversation};
-use super::lists::{ListKind, ServerLists};
-use super::rules;
+use super::lists::ServerLists;
+use super::rules::rules_of;
+
+rules_of! {
+    RULES
+    APP_TOOL "app-tool" Error [Spec Hosted] ["APP-001" "APP-005" "APP-007"]
+        "what a tool says about its app in `_meta.ui` is valid"
+        "name the page as `ui://…` in `resourceUri`, and the parties as strings in `visibility`"
+    APP_PAGE "app-page" Error [Spec Hosted] ["APP-002" "APP-004" "APP-009"]
+        "the page that a tool names can be read and is `text/html;profile=mcp-app`"
+        "offer the resource with that media type, and with members of the right type in `_meta.ui`"
+}
 
 /// Maximum number of pages that are read.
 const MAX_PAGES: usize = 20;
@@ -16,10 +26,10 @@ const MAX_PAGES: usize = 20;
 /// Checks what tools say about apps, and reads the pages.
 pub(super) fn check_apps(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
     let mut read = BTreeSet::new();
-    for tool in lists.entries(ListKind::Tools).iter().filter_map(|tool| tool.parse::<Tool>().ok()) {
+    for tool in lists.entries(EntryKind::Tool).iter().filter_map(|tool| tool.parse::<Tool>().ok()) {
         let location = format!("tool `{}`", tool.name);
         match UiToolMeta::from_tool(&tool) {
-            Err(error) => conversation.report.add(rules::APP_TOOL, &location, error.to_string()),
+            Err(error) => conversation.report.add(APP_TOOL, &location, error.to_string()),
             Ok(UiToolMeta { resource_uri: Some(uri), .. }) if read.len() < MAX_PAGES => {
                 if read.insert(uri.clone()) {
                     check_page(conversation, &location, &uri);
@@ -41,7 +51,7 @@ fn check_page(conversation: &mut CheckConversation<'_>, location: &str, uri: &st
             Some(problem) => format!("its page `{uri}`: {problem}"),
         },
     };
-    conversation.report.add(rules::APP_PAGE, location, problem);
+    conversation.report.add(APP_PAGE, location, problem);
 }
 
 /// Returns why the result of reading a page is not one.

@@ -11,15 +11,37 @@ use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use serde_json::{Map, Value, json};
 
 pub(super) use super::answer::{CheckAnswer, ErrorAnswer, ListenOutcome, ProvokedAnswers, WaitOutcome};
-use super::CheckError;
-use super::http_peer::HttpPeer;
-use super::messages::{self, ServerMessage};
-use super::modern;
+use super::http_peer::{HTTP_UNANSWERED, HttpPeer};
+use super::messages::{self, FLOOD, ID_CHANGED, STRAY_ANSWER, ServerMessage};
 use super::peer::{CheckedPeer, ServerTarget};
 use super::profile::Profile;
 use super::received::{Received, TraceSink, TransportFinding};
 use super::report::CheckReport;
-use super::rules;
+use super::rules::rules_of;
+use super::{CheckError, modern};
+use crate::text::{initialize_params, request_meta};
+
+rules_of! {
+    RULES
+    NOT_A_SERVER "not-a-server" Error [Spec Hosted Owasp] ["LIFE-003" "VER-011"]
+        "a server answers `initialize`, `server/discover`, or both"
+        "check the command and its arguments; `--stderr show` prints its stderr"
+    ECHOES "echoes" Error [Spec Hosted Owasp] ["BASE-017" "STDIO-005"]
+        "a server answers requests and does not send them back"
+        "this is not an MCP server: check the command"
+    NO_ANSWER "no-answer" Error [Spec Hosted Owasp] ["BASE-022" "BASE-023"]
+        "each request is answered"
+        "answer each request with a result or an error; --timeout gives a slow server more time"
+    DIED "died" Error [Spec Owasp] ["STDIO-011"]
+        "a server runs until its input ends, whatever input it gets"
+        "answer with an error instead of ending"
+    STUCK_BY_LINE "stuck-by-line" Error [Spec] ["STDIO-011" "ERR-023"]
+        "a bad line does not end the session"
+        "skip the line and continue reading"
+    GAVE_UP "gave-up" Warning [Spec Hosted Owasp] ["STDIO-011"]
+        "a server can be checked to the end"
+        "fix the cause of the failures, then check again"
+}
 
 /// Settings shared by all conversations of a check.
 pub(super) struct CheckSetup {
@@ -35,6 +57,11 @@ impl CheckSetup {
     /// Creates an empty report about the server.
     pub(super) const fn new_report(&self) -> CheckReport {
         CheckReport::new(self.server.message_source(), self.server.is_http())
+    }
+
+    /// Returns the time that a server has to end after its input.
+    pub(super) fn close_timeout(&self) -> Duration {
+        self.timeout.max(Duration::from_secs(2))
     }
 }
 
@@ -150,7 +177,7 @@ impl<'a> CheckConversation<'a> {
 
     /// Sends `server/discover`. A timeout is not a finding.
     pub(super) fn send_discover(&mut self, version: &str, wait: Duration) -> WaitOutcome {
-        let params = json!({"_meta": modern::request_meta(version)});
+        let params = json!({"_meta": request_meta(version)});
         self.send_and_wait("server/discover", &params, wait)
     }
 
@@ -203,7 +230,7 @@ impl<'a> CheckConversation<'a> {
                 WaitOutcome::Closed => self.describe_failure(),
                 _ => "requests after it were not answered".to_owned(),
             };
-            self.report.add(rules::STUCK_BY_LINE, location, what);
+            self.report.add(STUCK_BY_LINE, location, what);
             self.stop();
         } else if id.as_ref().is_none_or(|id| !self.early_answers.iter().any(|(early, _)| early == id)) {
             let waited = self.wait_for_answer(id.as_ref(), Instant::now() + LATE_ANSWER_TIMEOUT);
@@ -299,8 +326,7 @@ impl<'a> CheckConversation<'a> {
     pub(super) fn close(mut self) -> Option<ShutdownReport> {
         // Messages that are still on the way count too.
         let _ = self.wait_for_answer(None, Instant::now() + LATE_ANSWER_TIMEOUT);
-        let wait = self.setup.timeout.max(Duration::from_secs(2));
-        self.peer.take()?.close(ShutdownTimeouts { exit: wait, ..QUICK_SHUTDOWN })
+        self.peer.take()?.close(ShutdownTimeouts { exit: self.setup.close_timeout(), ..QUICK_SHUTDOWN })
     }
 
     /// Adds the `_meta` that the modern era requires. Null stands for absent params.
@@ -309,7 +335,7 @@ impl<'a> CheckConversation<'a> {
             return params;
         }
         let mut params = if let Value::Object(params) = params { params } else { Map::new() };
-        params.insert("_meta".into(), modern::request_meta(self.version.as_str()));
+        params.insert("_meta".into(), request_meta(self.version.as_str()));
         Value::Object(params)
     }
 
@@ -328,7 +354,7 @@ impl<'a> CheckConversation<'a> {
         self.has_given_up = true;
         self.stop();
         let what = format!("the remaining checks were skipped; failures so far: {}", self.restarts);
-        self.report.add(rules::GAVE_UP, "the server", what);
+        self.report.add(GAVE_UP, "the server", what);
         false
     }
 
@@ -359,14 +385,14 @@ impl<'a> CheckConversation<'a> {
             WaitOutcome::Answer(answer) => return answer,
             WaitOutcome::TimedOut => {
                 let what = format!("no answer within {} s", self.setup.timeout.as_secs_f64());
-                self.report.add(rules::NO_ANSWER, location, what);
+                self.report.add(NO_ANSWER, location, what);
             }
             WaitOutcome::Closed => {
                 let fate = self.describe_failure();
                 if self.setup.server.is_http() {
-                    self.report.add(rules::HTTP_UNANSWERED, location, fate);
+                    self.report.add(HTTP_UNANSWERED, location, fate);
                 } else {
-                    self.report.add(rules::DIED, location, format!("{fate} instead of answering"));
+                    self.report.add(DIED, location, format!("{fate} instead of answering"));
                 }
             }
             WaitOutcome::Unusable => {}
@@ -442,13 +468,13 @@ impl<'a> CheckConversation<'a> {
             match peer.next(until) {
                 Received::Line(line) => {
                     if line == self.last_sent && !line.is_empty() {
-                        self.report.add_unsolicited(rules::ECHOES, "the request was sent back");
+                        self.report.add_unsolicited(ECHOES, "the request was sent back");
                         return WaitOutcome::Unusable;
                     }
                     self.handle_line(&line);
                     if self.unsolicited > MAX_UNSOLICITED {
                         let what = format!("more than {MAX_UNSOLICITED} unsolicited lines");
-                        self.report.add_unsolicited(rules::FLOOD, what);
+                        self.report.add_unsolicited(FLOOD, what);
                         return WaitOutcome::Unusable;
                     }
                 }
@@ -463,8 +489,7 @@ impl<'a> CheckConversation<'a> {
                     self.report.add(rule, &location, what)
                 }
                 Received::Flood => {
-                    self.report
-                        .add_unsolicited(rules::FLOOD, "an endless line, or more output than the limit");
+                    self.report.add_unsolicited(FLOOD, "an endless line, or more output than the limit");
                     return WaitOutcome::Unusable;
                 }
             }
@@ -486,14 +511,14 @@ impl<'a> CheckConversation<'a> {
                         loose.push(failed);
                     } else {
                         let what = format!("an error without a request: {}", failed.summary());
-                        self.report.add_unsolicited(rules::STRAY_ANSWER, what);
+                        self.report.add_unsolicited(STRAY_ANSWER, what);
                     }
                 }
                 ServerMessage::ResultWithoutId => {
                     self.unsolicited += 1;
                     self.results_without_id += 1;
                     if self.errors_without_id.is_none() {
-                        self.report.add_unsolicited(rules::STRAY_ANSWER, "a result with null for an id");
+                        self.report.add_unsolicited(STRAY_ANSWER, "a result with null for an id");
                     }
                 }
                 ServerMessage::Request { id, method } => {
@@ -531,13 +556,13 @@ impl<'a> CheckConversation<'a> {
         let text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
         if let Some(at) = self.unanswered_ids.iter().position(|waiting| is_same_number(waiting, id, text)) {
             let original = self.unanswered_ids.swap_remove(at);
-            self.report.add_unsolicited(rules::ID_CHANGED, format!("the id {original} came back as {id}"));
+            self.report.add_unsolicited(ID_CHANGED, format!("the id {original} came back as {id}"));
             self.early_answers.push((original, answer));
             return;
         }
         self.unsolicited += 1;
         let what = format!("an answer with the id {id}, which no open request has");
-        self.report.add_unsolicited(rules::STRAY_ANSWER, what);
+        self.report.add_unsolicited(STRAY_ANSWER, what);
     }
 }
 
@@ -545,15 +570,6 @@ impl<'a> CheckConversation<'a> {
 fn is_same_number(original: &Value, id: &Value, text: impl Fn(&Value) -> String) -> bool {
     let number = |id: &Value| text(id).parse::<f64>().ok();
     text(original) == text(id) || number(original).is_some_and(|original| Some(original) == number(id))
-}
-
-/// Returns the params of `initialize` for a client without capabilities.
-pub(super) fn initialize_params(version: &str) -> Value {
-    json!({
-        "protocolVersion": version,
-        "capabilities": {},
-        "clientInfo": {"name": "mcp-probe", "version": env!("CARGO_PKG_VERSION")},
-    })
 }
 
 /// Shutdown timeouts for servers that are of no further use.

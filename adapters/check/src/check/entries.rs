@@ -4,29 +4,97 @@ use alloc::collections::BTreeSet;
 
 use mcp_proto::router::check_tool_name;
 use mcp_proto::router::template::{Template, TemplateMismatch, VariablePolicy};
-use mcp_proto::{RawJson, Version};
+use mcp_proto::{EntryKind, RawJson, Version};
 use serde_json::{Map, Value};
 
 use super::conversation::CheckConversation;
 use super::handshake::describe_missing;
-use super::lists::{ListKind, ServerLists};
+use super::lists::{LISTS, ServerLists, key_member};
 use super::messages::value_kind as kind_of;
 use super::report::CheckReport;
-use super::rules::{self, Rule};
-use super::schemas;
+use super::rules::{Rule, rules_of};
+use super::schemas::{self, CONSTRAINTS_UNSEEN};
+
+rules_of! {
+    RULES
+    ENTRY "entry" Error [Spec Hosted] ["TOOL-006" "RES-008" "RES-009" "PROMPT-005" "SCHEMA-011"]
+        "list entries have the required members, with the right types"
+        "see the schema of the revision"
+    TOOL_NAME "tool-name" Warning [Spec Hosted] ["TOOL-028"]
+        "tool names have 1 to 128 characters: letters, digits, `_`, `-` and `.`"
+        "rename it"
+    PLAIN_NAME "plain-name" Note [Spec] ["PROMPT-005"]
+        "names have 1 to 128 characters, none of them a control character"
+        "rename it"
+    NO_DESCRIPTION "no-description" Note [Spec] ["TOOL-006" "RES-008" "RES-009" "PROMPT-005"]
+        "entries have a description"
+        "add `description`: models and users choose by it"
+    NO_TITLE "no-title" Note [Spec] ["META-035"]
+        "entries have a title for users"
+        "add `title`, for people to read; the name is for programs"
+    NO_ARGUMENT_DESCRIPTION "no-argument-description" Note [Spec] ["TOOL-006" "PROMPT-005"]
+        "arguments are described"
+        "add `description`"
+    NO_MIME_TYPE "no-mime-type" Note [Spec] ["RES-008"]
+        "resources have a MIME type"
+        "add `mimeType`"
+    ANNOTATIONS_CONTRADICT "annotations-contradict" Warning [Spec Hosted] Mcp03 ["TOOL-027"]
+        "annotations of a tool do not contradict each other"
+        "leave `destructiveHint` out where `readOnlyHint` is true"
+    ANNOTATION_VALUE "annotation-value" Error [Spec Hosted] ["CONT-004" "BASE-046" "TOOL-027"]
+        "annotations have values of the right type"
+        "`audience` is an array of `user` and `assistant`, `priority` lies between 0 and 1, hints are true or false"
+}
+
+rules_of! {
+    IDENTIFIERS
+    DUPLICATE_ARGUMENT "duplicate-argument" Warning [Spec Hosted] ["PROMPT-005"]
+        "each argument of a prompt has its own name"
+        "rename one of them"
+    RESOURCE_URI "resource-uri" Error [Spec Hosted] ["RES-026" "RES-008"]
+        "resource URIs are valid (RFC 3986)"
+        "start it with a scheme, and write invalid characters as %XX"
+    URI_TEMPLATE "uri-template" Error [Spec Hosted] ["RES-009"]
+        "URI templates are valid (RFC 6570)"
+        "correct it"
+}
+
+rules_of! {
+    FORMS
+    TEMPLATE_PLAIN "template-plain" Note [Spec] ["RES-009"]
+        "templates have variables"
+        "list it as a resource"
+    MIME_TYPE "mime-type" Warning [Spec Hosted] ["CONT-003"]
+        "MIME types have the form `type/subtype`"
+        "correct it"
+    ICON "icon" Error [Spec Hosted] ["META-027"]
+        "icons have a `src` that is a URL with https or http, or a data: URI, and sizes, for example `48x48` or `any`"
+        "correct it"
+    ICON_HTTP "icon-http" Note [Spec] ["META-031"]
+        "icons use https or data:, because clients refuse other schemes"
+        "use https"
+}
+
+rules_of! {
+    META
+    META_KEY "meta-key" Error [Spec Hosted] ["META-003" "META-004"]
+        "keys of `_meta` are a name, or a prefix of labels with dots, a slash and a name"
+        "rename it"
+}
 
 /// Checks all entries of all lists.
 pub(super) fn check_entries(conversation: &CheckConversation<'_>, lists: &ServerLists) {
-    for kind in ListKind::ALL {
+    for kind in LISTS {
         let mut missing = MissingMembers::default();
         for (index, raw) in lists.entries(kind).iter().enumerate() {
             let value: Value = raw.parse().unwrap_or_default();
-            let name =
-                value[kind.key()].as_str().map_or_else(|| (index + 1).to_string(), |key| format!("`{key}`"));
-            let location = format!("{} {name}", kind.singular());
+            let name = value[key_member(kind)]
+                .as_str()
+                .map_or_else(|| (index + 1).to_string(), |key| format!("`{key}`"));
+            let location = format!("{} {name}", kind);
             let Some(members) = value.as_object() else {
                 conversation.report.add(
-                    rules::ENTRY,
+                    ENTRY,
                     &location,
                     format!("it is {}, but must be an object", kind_of(&value)),
                 );
@@ -40,15 +108,15 @@ pub(super) fn check_entries(conversation: &CheckConversation<'_>, lists: &Server
             };
             entry.check_common(kind, &mut missing, &name);
             match kind {
-                ListKind::Tools => {
+                EntryKind::Tool => {
                     if schemas::is_constrained(&value["inputSchema"]) {
                         missing.constrained.push(name);
                     }
                     entry.check_tool(raw);
                 }
-                ListKind::Resources => entry.check_resource(&mut missing, &name),
-                ListKind::Templates => entry.check_template(),
-                ListKind::Prompts => entry.check_prompt(),
+                EntryKind::Resource => entry.check_resource(&mut missing, &name),
+                EntryKind::ResourceTemplate => entry.check_template(),
+                _ => entry.check_prompt(),
             }
         }
         missing.report(conversation.report, kind);
@@ -66,10 +134,10 @@ struct MissingMembers {
 }
 
 impl MissingMembers {
-    fn report(self, report: &CheckReport, kind: ListKind) {
+    fn report(self, report: &CheckReport, kind: EntryKind) {
         let report_missing = |rule: &'static Rule, member: &str, names: Vec<String>| {
             if !names.is_empty() {
-                let location = format!("{}s", kind.singular());
+                let location = format!("{}s", kind);
                 report.add(
                     rule,
                     &location,
@@ -77,9 +145,9 @@ impl MissingMembers {
                 );
             }
         };
-        report_missing(rules::NO_DESCRIPTION, "description", self.description);
-        report_missing(rules::NO_TITLE, "title", self.title);
-        report_missing(rules::NO_MIME_TYPE, "mimeType", self.mime_type);
+        report_missing(NO_DESCRIPTION, "description", self.description);
+        report_missing(NO_TITLE, "title", self.title);
+        report_missing(NO_MIME_TYPE, "mimeType", self.mime_type);
         if !self.constrained.is_empty() {
             let number = self.constrained.len();
             let mut names = self.constrained;
@@ -89,7 +157,7 @@ impl MissingMembers {
             }
             let tools = if number == 1 { "tool" } else { "tools" };
             let what = format!("{number} {tools} with limits of arguments: {}", names.join(", "));
-            report.add(rules::CONSTRAINTS_UNSEEN, "tools", what);
+            report.add(CONSTRAINTS_UNSEEN, "tools", what);
         }
     }
 }
@@ -113,25 +181,22 @@ impl CheckedEntry<'_> {
             None => None,
             Some(Value::String(text)) => Some(text),
             Some(other) => {
-                self.add_finding(
-                    rules::ENTRY,
-                    format!("`{member}` is {}, but must be a string", kind_of(other)),
-                );
+                self.add_finding(ENTRY, format!("`{member}` is {}, but must be a string", kind_of(other)));
                 None
             }
         }
     }
 
-    fn check_common(&self, kind: ListKind, missing: &mut MissingMembers, name: &str) {
-        for member in ["name", kind.key()] {
+    fn check_common(&self, kind: EntryKind, missing: &mut MissingMembers, name: &str) {
+        for member in ["name", key_member(kind)] {
             let value = self.value.get(member);
             if !value.is_some_and(Value::is_string) {
                 self.add_finding(
-                    rules::ENTRY,
+                    ENTRY,
                     format!("`{member}` is {}, but must be a string", describe_missing(value)),
                 );
             }
-            if kind.key() == "name" {
+            if key_member(kind) == "name" {
                 break;
             }
         }
@@ -144,7 +209,7 @@ impl CheckedEntry<'_> {
             missing.title.push(name.to_owned());
         }
         if let Some(text) = self.optional_text("mimeType").filter(|text| !is_mime_type(text)) {
-            self.add_finding(rules::MIME_TYPE, format!("`mimeType` is {text:?}"));
+            self.add_finding(MIME_TYPE, format!("`mimeType` is {text:?}"));
         }
         if let Some(meta) = self.value.get("_meta").filter(|_| self.version >= Version::V2025_06_18) {
             check_meta_keys(self.report, &self.location, meta);
@@ -153,13 +218,13 @@ impl CheckedEntry<'_> {
         match annotations {
             None => {}
             // Later revisions added annotations; they have no meaning here.
-            Some(_) if kind == ListKind::Tools && self.version < Version::V2025_03_26 => {}
-            Some(Value::Object(annotations)) if kind == ListKind::Tools => {
+            Some(_) if kind == EntryKind::Tool && self.version < Version::V2025_03_26 => {}
+            Some(Value::Object(annotations)) if kind == EntryKind::Tool => {
                 self.check_tool_annotations(annotations)
             }
             Some(Value::Object(annotations)) => self.check_annotations(annotations),
             Some(other) => {
-                self.add_finding(rules::ANNOTATION_VALUE, format!("`annotations` is {}", kind_of(other)));
+                self.add_finding(ANNOTATION_VALUE, format!("`annotations` is {}", kind_of(other)));
             }
         }
     }
@@ -169,10 +234,10 @@ impl CheckedEntry<'_> {
         // Earlier revisions do not restrict names.
         if self.version >= Version::V2025_11_25 {
             if let Some(Err(why)) = name.map(check_tool_name) {
-                self.add_finding(rules::TOOL_NAME, why);
+                self.add_finding(TOOL_NAME, why);
             }
         } else if let Some(why) = name.and_then(name_problem) {
-            self.add_finding(rules::PLAIN_NAME, why);
+            self.add_finding(PLAIN_NAME, why);
         }
         schemas::check_schema(
             self.report,
@@ -189,21 +254,15 @@ impl CheckedEntry<'_> {
     fn check_tool_annotations(&self, annotations: &Map<String, Value>) {
         for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
             if let Some(other) = annotations.get(hint).filter(|value| !value.is_boolean()) {
-                self.add_finding(
-                    rules::ANNOTATION_VALUE,
-                    format!("`annotations.{hint}` is {}", kind_of(other)),
-                );
+                self.add_finding(ANNOTATION_VALUE, format!("`annotations.{hint}` is {}", kind_of(other)));
             }
         }
         if let Some(other) = annotations.get("title").filter(|value| !value.is_string()) {
-            self.add_finding(rules::ANNOTATION_VALUE, format!("`annotations.title` is {}", kind_of(other)));
+            self.add_finding(ANNOTATION_VALUE, format!("`annotations.title` is {}", kind_of(other)));
         }
         let is_true = |hint: &str| annotations.get(hint) == Some(&Value::Bool(true));
         if is_true("readOnlyHint") && is_true("destructiveHint") {
-            self.add_finding(
-                rules::ANNOTATIONS_CONTRADICT,
-                "both `readOnlyHint` and `destructiveHint` are true",
-            );
+            self.add_finding(ANNOTATIONS_CONTRADICT, "both `readOnlyHint` and `destructiveHint` are true");
         }
     }
 
@@ -223,7 +282,7 @@ impl CheckedEntry<'_> {
         for (member, right) in rows {
             if !right {
                 self.add_finding(
-                    rules::ANNOTATION_VALUE,
+                    ANNOTATION_VALUE,
                     format!("`annotations.{member}` is {}", annotations[member]),
                 );
             }
@@ -232,11 +291,11 @@ impl CheckedEntry<'_> {
 
     fn check_resource(&self, missing: &mut MissingMembers, name: &str) {
         if let Some(Err(why)) = self.value.get("uri").and_then(Value::as_str).map(check_uri) {
-            self.add_finding(rules::RESOURCE_URI, why);
+            self.add_finding(RESOURCE_URI, why);
         }
         if self.value.get("size").is_some_and(|size| !size.is_u64()) {
             self.add_finding(
-                rules::ENTRY,
+                ENTRY,
                 format!("`size` is {}, but must be a number of bytes", self.value["size"]),
             );
         }
@@ -248,9 +307,9 @@ impl CheckedEntry<'_> {
     fn check_template(&self) {
         let Some(text) = self.value.get("uriTemplate").and_then(Value::as_str) else { return };
         match Template::new(text) {
-            Err(why) => self.add_finding(rules::URI_TEMPLATE, why.to_string()),
+            Err(why) => self.add_finding(URI_TEMPLATE, why.to_string()),
             Ok(template) if template.variables().next().is_none() => {
-                self.add_finding(rules::TEMPLATE_PLAIN, "it has no variables");
+                self.add_finding(TEMPLATE_PLAIN, "it has no variables");
             }
             Ok(_) => {}
         }
@@ -258,16 +317,14 @@ impl CheckedEntry<'_> {
 
     fn check_prompt(&self) {
         if let Some(why) = self.value.get("name").and_then(Value::as_str).and_then(name_problem) {
-            self.add_finding(rules::PLAIN_NAME, why);
+            self.add_finding(PLAIN_NAME, why);
         }
         let arguments = match self.value.get("arguments") {
             None => return,
             Some(Value::Array(arguments)) => arguments,
             Some(other) => {
-                return self.add_finding(
-                    rules::ENTRY,
-                    format!("`arguments` is {}, but must be an array", kind_of(other)),
-                );
+                return self
+                    .add_finding(ENTRY, format!("`arguments` is {}, but must be an array", kind_of(other)));
             }
         };
         let mut names = BTreeSet::new();
@@ -275,18 +332,18 @@ impl CheckedEntry<'_> {
         for (index, argument) in arguments.iter().enumerate() {
             let Some(name) = argument["name"].as_str() else {
                 let what = format!("argument {} has no `name` that is a string", index + 1);
-                self.add_finding(rules::ENTRY, what);
+                self.add_finding(ENTRY, what);
                 continue;
             };
             if !names.insert(name) {
-                self.add_finding(rules::DUPLICATE_ARGUMENT, format!("there are two arguments `{name}`"));
+                self.add_finding(DUPLICATE_ARGUMENT, format!("there are two arguments `{name}`"));
             }
             if let Some(why) = name_problem(name) {
-                self.add_finding(rules::PLAIN_NAME, format!("argument `{name}`: {why}"));
+                self.add_finding(PLAIN_NAME, format!("argument `{name}`: {why}"));
             }
             if argument.get("required").is_some_and(|required| !required.is_boolean()) {
                 self.add_finding(
-                    rules::ENTRY,
+                    ENTRY,
                     format!("`required` of the argument `{name}` is {}", kind_of(&argument["required"])),
                 );
             }
@@ -296,7 +353,7 @@ impl CheckedEntry<'_> {
         }
         if !bare.is_empty() {
             let what = format!("arguments without `description`: {}", bare.join(", "));
-            self.add_finding(rules::NO_ARGUMENT_DESCRIPTION, what);
+            self.add_finding(NO_ARGUMENT_DESCRIPTION, what);
         }
     }
 }
@@ -319,32 +376,30 @@ fn check_icon_list(report: &CheckReport, version: Version, location: &str, icons
     let list = match icons {
         None => return,
         Some(Value::Array(list)) => list,
-        Some(other) => return report.add(rules::ICON, location, format!("`icons` is {}", kind_of(other))),
+        Some(other) => return report.add(ICON, location, format!("`icons` is {}", kind_of(other))),
     };
     for icon in list {
         match icon["src"].as_str() {
-            None => {
-                report.add(rules::ICON, location, format!("`src` is {}", describe_missing(icon.get("src"))))
-            }
+            None => report.add(ICON, location, format!("`src` is {}", describe_missing(icon.get("src")))),
             Some(src) => {
                 match src.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
                     Some("https" | "data") => {}
-                    Some("http") => report.add(rules::ICON_HTTP, location, format!("`src` is {src:?}")),
-                    _ => report.add(rules::ICON, location, format!("`src` is {src:?}")),
+                    Some("http") => report.add(ICON_HTTP, location, format!("`src` is {src:?}")),
+                    _ => report.add(ICON, location, format!("`src` is {src:?}")),
                 }
             }
         }
         let is_size = |size: &Value| size.as_str().is_some_and(is_size);
         if let Some(sizes) = icon.get("sizes") {
             if !sizes.as_array().is_some_and(|sizes| sizes.iter().all(is_size)) {
-                report.add(rules::ICON, location, format!("`sizes` is {sizes}"));
+                report.add(ICON, location, format!("`sizes` is {sizes}"));
             }
         }
         if let Some(theme) = icon.get("theme").filter(|theme| *theme != "light" && *theme != "dark") {
-            report.add(rules::ICON, location, format!("`theme` is {theme}"));
+            report.add(ICON, location, format!("`theme` is {theme}"));
         }
         if icon.get("mimeType").is_some_and(|kind| !kind.as_str().is_some_and(is_mime_type)) {
-            report.add(rules::ICON, location, format!("`mimeType` is {}", icon["mimeType"]));
+            report.add(ICON, location, format!("`mimeType` is {}", icon["mimeType"]));
         }
     }
 }
@@ -357,14 +412,10 @@ fn is_size(size: &str) -> bool {
 
 fn check_meta_keys(report: &CheckReport, location: &str, meta: &Value) {
     let Some(members) = meta.as_object() else {
-        return report.add(
-            rules::ENTRY,
-            location,
-            format!("`_meta` is {}, but must be an object", kind_of(meta)),
-        );
+        return report.add(ENTRY, location, format!("`_meta` is {}, but must be an object", kind_of(meta)));
     };
     for key in members.keys().filter(|key| !is_meta_key(key)) {
-        report.add(rules::META_KEY, location, format!("the key {key:?}"));
+        report.add(META_KEY, location, format!("the key {key:?}"));
     }
 }
 

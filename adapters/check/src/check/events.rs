@@ -9,7 +9,32 @@ use serde_json::{Value, json};
 use super::conversation::{CheckAnswer, CheckConversation};
 use super::messages::value_kind;
 use super::method_location;
-use super::rules::{self, Rule};
+use super::rules::{Rule, rules_of};
+
+rules_of! {
+    RULES
+    EVENTS_DECLARED "events-declared" Error [Spec Hosted] ["EVT-001" "EVT-002"]
+        "events are declared as an object among the extensions"
+        "write `\"extensions\":{\"io.modelcontextprotocol/events\":{}}`, and `\"events\":{}` for older clients"
+    EVENT_LIST "event-list" Error [Spec Hosted] ["EVT-010"]
+        "`events/list` answers with `events`, and with a new `nextCursor` while there are more"
+        "answer each page, and leave `nextCursor` out of the last one"
+    EVENT_TYPE "event-type" Error [Spec Hosted] ["EVT-011" "EVT-012"]
+        "an event type has a name of its own, modes of delivery, and two schemas"
+        "write `name`, `delivery` of `poll`, `push` and `webhook`, `inputSchema` and `payloadSchema`"
+    EVENT_POLL "event-poll" Error [Spec Hosted] ["EVT-040" "EVT-041" "EVT-042" "EVT-140"]
+        "a poll without a cursor answers with no events, and with a cursor or null"
+        "begin with what happens from now on, and write `events` as an array"
+    EVENT_REFUSED "event-refused" Note [Spec] ["EVT-046" "EVT-087" "EVT-088"]
+        "event types can be polled by this caller; one that is refused is not checked"
+        "check with a caller who may subscribe, when no limit is reached"
+    EVENT_POLL_TIME "event-poll-time" Warning [Spec Hosted] ["EVT-045"]
+        "a poll tells the time to the next one, up to a day"
+        "write `nextPollMs` as a number of milliseconds"
+    EVENT_UNKNOWN "event-unknown" Warning [Spec Hosted] ["EVT-046"]
+        "an unknown event type is refused with NotFound, which is -32023 (-32011 in the sketch)"
+        "answer with that code"
+}
 
 const EXTENSION: &str = "io.modelcontextprotocol/events";
 const LIST: &str = "events/list";
@@ -45,7 +70,7 @@ pub(super) fn check_events(conversation: &mut CheckConversation<'_>) {
         CheckAnswer::Result(_) => "an unknown type got a result".into(),
         CheckAnswer::None => return,
     };
-    conversation.report.add(rules::EVENT_UNKNOWN, &method_location(POLL), what);
+    conversation.report.add(EVENT_UNKNOWN, &method_location(POLL), what);
 }
 
 /// Checks what is declared, in both places. Returns whether something is.
@@ -58,7 +83,7 @@ fn check_declaration(conversation: &CheckConversation<'_>) -> bool {
     if places.iter().all(|(_, settings)| settings.is_null()) {
         return false;
     }
-    let found = |what: String| conversation.report.add(rules::EVENTS_DECLARED, "the capabilities", what);
+    let found = |what: String| conversation.report.add(EVENTS_DECLARED, "the capabilities", what);
     for (place, settings) in places.iter().filter(|(_, settings)| !settings.is_null()) {
         let announces = &settings["listChanged"];
         if !settings.is_object() {
@@ -77,7 +102,7 @@ fn check_declaration(conversation: &CheckConversation<'_>) -> bool {
 fn list_types(conversation: &mut CheckConversation<'_>) -> Vec<Value> {
     let (mut types, mut params, mut cursors) = (Vec::new(), json!({}), BTreeSet::new());
     let found = |conversation: &CheckConversation<'_>, what: String| {
-        conversation.report.add(rules::EVENT_LIST, &method_location(LIST), what);
+        conversation.report.add(EVENT_LIST, &method_location(LIST), what);
     };
     for _ in 0..MAX_PAGES {
         let answer = conversation.request(LIST, params);
@@ -107,7 +132,7 @@ fn list_types(conversation: &mut CheckConversation<'_>) -> Vec<Value> {
 fn check_type(conversation: &CheckConversation<'_>, described: &Value, names: &mut BTreeSet<String>) {
     let name = described["name"].as_str().unwrap_or_default();
     let location = format!("event type `{name}`");
-    let found = |what: String| conversation.report.add(rules::EVENT_TYPE, &location, what);
+    let found = |what: String| conversation.report.add(EVENT_TYPE, &location, what);
     if name.is_empty() {
         found(format!("`name` is {}", value_kind(&described["name"])));
     } else if !names.insert(name.to_owned()) {
@@ -146,30 +171,30 @@ fn check_poll(conversation: &mut CheckConversation<'_>, name: &str) {
     let location = format!("event type `{name}`");
     let found = |rule: &'static Rule, what: String| conversation.report.add(rule, &location, what);
     if let CheckAnswer::Error(failed) = &answer {
-        let rule = if REFUSED.contains(&failed.code) { rules::EVENT_REFUSED } else { rules::EVENT_POLL };
+        let rule = if REFUSED.contains(&failed.code) { EVENT_REFUSED } else { EVENT_POLL };
         return found(rule, format!("a poll got the error {}", failed.summary()));
     }
     let Some(polled) = answer.result() else { return };
     match polled["events"].as_array() {
-        None => found(rules::EVENT_POLL, format!("`events` is {}", value_kind(&polled["events"]))),
+        None => found(EVENT_POLL, format!("`events` is {}", value_kind(&polled["events"]))),
         Some(events) if !events.is_empty() => {
-            found(rules::EVENT_POLL, format!("a poll without a cursor has {} events", events.len()));
+            found(EVENT_POLL, format!("a poll without a cursor has {} events", events.len()));
         }
         Some(_) => {}
     }
     if !(polled["cursor"].is_null() || polled["cursor"].is_string()) {
-        found(rules::EVENT_POLL, format!("`cursor` is {}", value_kind(&polled["cursor"])));
+        found(EVENT_POLL, format!("`cursor` is {}", value_kind(&polled["cursor"])));
     }
     for member in ["hasMore", "truncated"] {
         if !(polled[member].is_null() || polled[member].is_boolean()) {
-            found(rules::EVENT_POLL, format!("`{member}` is {}", value_kind(&polled[member])));
+            found(EVENT_POLL, format!("`{member}` is {}", value_kind(&polled[member])));
         }
     }
     match polled["nextPollMs"].as_f64() {
         Some(0.0..=86_400_000.0) => {}
-        Some(millis) => found(rules::EVENT_POLL_TIME, format!("`nextPollMs` is {millis}")),
+        Some(millis) => found(EVENT_POLL_TIME, format!("`nextPollMs` is {millis}")),
         None => {
-            found(rules::EVENT_POLL_TIME, format!("`nextPollMs` is {}", value_kind(&polled["nextPollMs"])));
+            found(EVENT_POLL_TIME, format!("`nextPollMs` is {}", value_kind(&polled["nextPollMs"])));
         }
     }
 }

@@ -7,17 +7,69 @@ use super::conversation::{CheckConversation, CheckSetup};
 use super::peer::ServerTarget;
 use super::profile::Profile;
 use super::report::{CheckReport, clip};
-use super::rules;
+use super::rules::rules_of;
 use crate::document::is_safe;
 use crate::exchange::{self, HttpResponseHead};
+use crate::text::initialize_params;
+
+rules_of! {
+    RULES
+    PLAIN_HTTP "plain-http" Error [Hosted] Mcp01 Mcp07 ["SEC-013"]
+        "clients of other machines reach the server by https"
+        "serve https, or put a proxy in front that does: tokens and answers can be read and changed on the way"
+    NO_AUTHORIZATION "no-authorization" Warning [Hosted] Mcp07 ["AUTH-002"]
+        "a server over HTTP requires authorization"
+        "require tokens, unless everyone may do what the server does"
+    CORS_CREDENTIALS "cors-credentials" Error [Hosted] Mcp07 ["HTTP-003"]
+        "web pages of other origins cannot use the credentials of their visitors"
+        "allow named origins only, or leave out `Access-Control-Allow-Credentials`"
+    SESSION_ID_WEAK "session-id-weak" Warning [Hosted] Mcp07 ["SEC-005"]
+        "session ids cannot be guessed"
+        "use at least 128 random bits, in hexadecimal digits, for example"
+    BODY_LIMIT "body-limit" Note [Hosted] ["HTTP-081"]
+        "bodies larger than a limit are refused with 413"
+        "set a limit, of 16 MiB at most: a few large bodies exhaust the memory otherwise"
+    SERVER_PRODUCT "server-product" Note [Hosted] Mcp10 []
+        "responses do not name the version of the software that serves them"
+        "remove the version from `Server` and `X-Powered-By`"
+    STACK_TRACE "stack-trace" Warning [Hosted] Mcp10 ["LOG-011"]
+        "errors have no stack traces"
+        "log the details at the server, and answer with a message"
+}
+
+rules_of! {
+    PACKAGES
+    UNPINNED_PACKAGE "unpinned-package" Warning [] Mcp04 []
+        "a command that fetches a package names its version"
+        "write the version: `npx -y package@1.2.3`, `uvx package==1.2.3`"
+}
+
+rules_of! {
+    UNSEEN
+    SCOPES_UNSEEN "scopes-unseen" Note [] Mcp02 []
+        "the rights of a server are visible as scopes of its tokens"
+        "look at them: a server that is no HTTP server has the rights of its user"
+    PACKAGES_UNSEEN "packages-unseen" Note [] Mcp04 []
+        "the packages of a server are visible in its command"
+        "look at its lock files: a server at a URL shows nothing of them"
+    AUTHORIZATION_UNSEEN "authorization-unseen" Note [] Mcp07 []
+        "a server decides by tokens who may use it"
+        "look at who can start or reach it: a server that is no HTTP server has no authorization of its own"
+    AUDIT_UNSEEN "audit-unseen" Note [] Mcp08 []
+        "logs and telemetry can be checked from outside"
+        "look whether each call is recorded with its caller: the server shows nothing of it"
+    SHADOW_UNSEEN "shadow-unseen" Note [] Mcp09 []
+        "servers that nobody has approved can be found from one server"
+        "look at the inventory, and at the configurations of clients: one server does not show the others"
+}
 
 /// Notes the categories of the OWASP MCP Top 10 of which this server shows nothing.
 pub(super) fn note_unseen(report: &CheckReport, is_http: bool) {
     let by_transport: &[_] = match is_http {
-        true => &[rules::PACKAGES_UNSEEN],
-        false => &[rules::SCOPES_UNSEEN, rules::AUTHORIZATION_UNSEEN],
+        true => &[PACKAGES_UNSEEN],
+        false => &[SCOPES_UNSEEN, AUTHORIZATION_UNSEEN],
     };
-    for rule in by_transport.iter().chain(&[rules::AUDIT_UNSEEN, rules::SHADOW_UNSEEN]) {
+    for rule in by_transport.iter().chain(&[AUDIT_UNSEEN, SHADOW_UNSEEN]) {
         report.add(rule, "the server", "nothing about this was checked");
     }
 }
@@ -26,7 +78,7 @@ pub(super) fn note_unseen(report: &CheckReport, is_http: bool) {
 pub(super) fn check_command(report: &CheckReport, words: &[String]) {
     if let Some(package) = fetched_package(words).filter(|package| !is_pinned(package)) {
         let what = format!("the package {:?} may be another one at each start", clip(package, 80));
-        report.add(rules::UNPINNED_PACKAGE, "the command", what);
+        report.add(UNPINNED_PACKAGE, "the command", what);
     }
 }
 
@@ -93,7 +145,7 @@ pub(super) fn check_url(setup: &CheckSetup, report: &CheckReport) {
     let ServerTarget::Http(server) = &setup.server else { return };
     if !is_safe(server.url()) {
         let what = "it is http, and leads to another machine than this one";
-        report.add(rules::PLAIN_HTTP, "the URL", what);
+        report.add(PLAIN_HTTP, "the URL", what);
     }
 }
 
@@ -102,12 +154,12 @@ pub(super) fn check_response(report: &CheckReport, head: &HttpResponseHead) {
     let location = "a request without a token";
     // A server that complains about the request has not asked for a token first.
     if head.is_success() || head.status == 400 {
-        report.add(rules::NO_AUTHORIZATION, location, format!("the response has {}", head.summary()));
+        report.add(NO_AUTHORIZATION, location, format!("the response has {}", head.summary()));
     }
     for field in ["server", "x-powered-by", "x-aspnet-version"] {
         for value in head.values(field).filter(|value| names_version(value)) {
             let what = format!("the response has `{field}: {}`", clip(value, 80));
-            report.add(rules::SERVER_PRODUCT, location, what);
+            report.add(SERVER_PRODUCT, location, what);
         }
     }
 }
@@ -124,7 +176,7 @@ pub(super) fn check_cors(report: &CheckReport, location: &str, head: &HttpRespon
     let has_credentials = head.field("access-control-allow-credentials") == Some("true");
     if has_credentials && (allowed == "*" || allowed == origin) {
         let what = format!("the response allows the origin {:?} and credentials", clip(allowed, 80));
-        report.add(rules::CORS_CREDENTIALS, location, what);
+        report.add(CORS_CREDENTIALS, location, what);
     }
 }
 
@@ -142,7 +194,7 @@ pub(super) fn check_body_limit(conversation: &mut CheckConversation<'_>) {
     let reply = peer.perform("POST", peer.post_fields(&message), Some(&body), conversation.setup().timeout);
     if let Some(what) = missing_limit(reply.as_ref().map(|reply| &reply.head).map_err(|why| &**why)) {
         let location = format!("a request of {LARGE_BODY} bytes");
-        conversation.report.add(rules::BODY_LIMIT, &location, what);
+        conversation.report.add(BODY_LIMIT, &location, what);
     }
 }
 
@@ -165,7 +217,7 @@ pub(super) fn check_session_id(conversation: &mut CheckConversation<'_>) {
         return;
     }
     let id = conversation.allocate_id();
-    let params = super::conversation::initialize_params(conversation.version().as_str());
+    let params = initialize_params(conversation.version().as_str());
     let message = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
     let Some(peer) = conversation.http_peer() else { return };
     let Some(session) = peer.session.clone() else { return };
@@ -184,7 +236,7 @@ pub(super) fn check_session_id(conversation: &mut CheckConversation<'_>) {
     // A server may refuse this; the session ends by itself later.
     let _ = peer.perform("DELETE", fields, None, setup.timeout);
     if let Some(what) = weakness(&session, &other) {
-        conversation.report.add(rules::SESSION_ID_WEAK, "session ids", what);
+        conversation.report.add(SESSION_ID_WEAK, "session ids", what);
     }
 }
 
@@ -209,7 +261,7 @@ pub(super) fn check_error(report: &CheckReport, error: &Value) {
     });
     if let Some(mark) = trace {
         let code = &error["code"];
-        report.add_unsolicited(rules::STACK_TRACE, format!("an error {code} with {:?}", mark.trim()));
+        report.add_unsolicited(STACK_TRACE, format!("an error {code} with {:?}", mark.trim()));
     }
 }
 

@@ -6,10 +6,23 @@ use mcp_proto::{DeprecatedFeature, Era, Version};
 use serde_json::Value;
 
 use super::conversation::{CheckAnswer, CheckConversation, ErrorAnswer, WaitOutcome};
-use super::entries;
 use super::messages::value_kind;
-use super::modern;
-use super::rules;
+use super::rules::rules_of;
+use super::versions::{DISCOVER_RESULT, DISCOVER_VERSIONS, VERSION_ECHOED, VERSION_MODERN};
+use super::{entries, modern};
+
+rules_of! {
+    RULES
+    INITIALIZE_RESULT "initialize-result" Error [Spec Hosted] ["LIFE-003"]
+        "`initialize` is answered with `protocolVersion`, `capabilities` and `serverInfo`"
+        "answer with all of them"
+    CAPABILITIES "capabilities" Error [Spec Hosted] ["LIFE-014" "SCHEMA-011"]
+        "capabilities are objects with members of the right type"
+        "write `\"tools\":{}` for a capability without details"
+    EXTENSION_ID "extension-id" Error [Spec Hosted] ["EXT-002"]
+        "extensions have identifiers with a prefix"
+        "use a prefix from your domain, as in `com.example/feature`"
+}
 
 /// Outcome of the first request.
 pub(super) enum HandshakeOutcome {
@@ -23,6 +36,18 @@ pub(super) enum HandshakeOutcome {
     Invalid(String),
 }
 
+impl HandshakeOutcome {
+    /// Returns why the server does not support the era, if it does not.
+    pub(super) fn reason(&self, method: &str) -> Option<String> {
+        match self {
+            Self::Supported => None,
+            Self::Refused(failed) => Some(format!("`{method}` got the error {}", failed.summary())),
+            Self::Failed(why) => Some(format!("`{method}`: {why}")),
+            Self::Invalid(why) => Some(format!("`{method}` {why}")),
+        }
+    }
+}
+
 /// Performs and checks the legacy handshake.
 pub(super) fn initialize(conversation: &mut CheckConversation<'_>, version: Version) -> HandshakeOutcome {
     let waited = conversation.send_initialize(version.as_str(), conversation.setup().connect_timeout);
@@ -32,7 +57,7 @@ pub(super) fn initialize(conversation: &mut CheckConversation<'_>, version: Vers
     };
     let location = "`initialize`";
     let report = conversation.report;
-    let complain = |what: String| report.add(rules::INITIALIZE_RESULT, location, what);
+    let complain = |what: String| report.add(INITIALIZE_RESULT, location, what);
     for (member, right) in [
         ("protocolVersion", answer["protocolVersion"].is_string()),
         ("capabilities", answer["capabilities"].is_object()),
@@ -55,13 +80,13 @@ pub(super) fn initialize(conversation: &mut CheckConversation<'_>, version: Vers
     let agreed = match Version::from_name(named) {
         Some(agreed) if agreed.era() == Era::Legacy => agreed,
         Some(_) => {
-            report.add(rules::VERSION_MODERN, location, format!("it was answered with {named}"));
+            report.add(VERSION_MODERN, location, format!("it was answered with {named}"));
             return HandshakeOutcome::Invalid(format!("was answered with {named}, which has no handshake"));
         }
         None => {
             // An absent revision has already been reported with the result.
             if !named.is_empty() {
-                report.add(rules::VERSION_ECHOED, location, format!("{version} was answered with {named:?}"));
+                report.add(VERSION_ECHOED, location, format!("{version} was answered with {named:?}"));
             }
             return HandshakeOutcome::Invalid(format!("was answered with the revision {named:?}"));
         }
@@ -91,14 +116,14 @@ pub(super) fn discover(conversation: &mut CheckConversation<'_>, wait: Duration)
     let location = "`server/discover`";
     let report = conversation.report;
     modern::check_answer(report, "server/discover", &answer);
-    let complain = |what: String| report.add(rules::DISCOVER_RESULT, location, what);
+    let complain = |what: String| report.add(DISCOVER_RESULT, location, what);
     let listed = result["supportedVersions"].as_array();
     if !listed.is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_string)) {
         let what = describe_missing(result.get("supportedVersions"));
         complain(format!("`supportedVersions` must be an array of strings, but is {what}"));
     } else if !listed.is_some_and(|list| list.iter().any(|listed| listed == version.as_str())) {
         let what = format!("a request in {version} was answered, and {version} is not listed");
-        report.add(rules::DISCOVER_VERSIONS, location, what);
+        report.add(DISCOVER_VERSIONS, location, what);
     }
     if !result["capabilities"].is_object() {
         complain(format!("`capabilities` is {}", describe_missing(result.get("capabilities"))));
@@ -147,7 +172,7 @@ pub(super) fn check_capabilities(conversation: &CheckConversation<'_>) {
         }
         let Some(inner) = value.as_object() else {
             conversation.report.add(
-                rules::CAPABILITIES,
+                CAPABILITIES,
                 location,
                 format!("the capability `{name}` is {}", value_kind(value)),
             );
@@ -156,12 +181,12 @@ pub(super) fn check_capabilities(conversation: &CheckConversation<'_>) {
         for detail in ["listChanged", "subscribe"] {
             if inner.get(detail).is_some_and(|value| !value.is_boolean()) {
                 let what = format!("`{name}.{detail}` is {}", value_kind(&inner[detail]));
-                conversation.report.add(rules::CAPABILITIES, location, what);
+                conversation.report.add(CAPABILITIES, location, what);
             }
         }
         if name == "extensions" && conversation.is_modern() {
             for id in inner.keys().filter(|id| !entries::is_meta_key(id) || !id.contains('/')) {
-                conversation.report.add(rules::EXTENSION_ID, location, format!("the extension `{id}`"));
+                conversation.report.add(EXTENSION_ID, location, format!("the extension `{id}`"));
             }
         }
     }

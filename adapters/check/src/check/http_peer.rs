@@ -10,20 +10,41 @@ use core::time::Duration;
 use mcp_proto::draft::{Deviation, Draft};
 use mcp_proto::frame::sse::{SseDecoder, SseItem};
 use mcp_proto::head::Fields;
-use mcp_proto::http::fields::{
-    ACCEPT, CONTENT_TYPE, METHOD, NAME, PROTOCOL_VERSION, SESSION_ID, X_ACCEL_BUFFERING, encode_value,
-};
+use mcp_proto::http::fields::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID, X_ACCEL_BUFFERING, encode_value};
 use mcp_proto::tap::Direction;
 use mcp_proto::{Era, Version};
 use serde_json::Value;
 
 use super::received::{MAX_LINE, MAX_TOTAL, Received, TransportFinding, WireTrace};
 use super::report::clip;
-use super::rules::{self, Rule};
-use crate::exchange::{self, CollectedResponse, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
+use super::rules::{Rule, rules_of};
+use super::transport::HTTP_SESSION_ID;
+use crate::exchange::{
+    self, CollectedResponse, EVENT_STREAM, HttpExchange, HttpResponseHead, HttpTarget, JSON, NoResponse,
+    ResponseEvent,
+};
 
-pub(super) const JSON: &str = "application/json";
-pub(super) const EVENT_STREAM: &str = "text/event-stream";
+rules_of! {
+    RULES
+    HTTP_UNANSWERED "http-unanswered" Error [Spec Hosted] ["HTTP-021"]
+        "each request is answered with a message in the response to it"
+        "answer with a result or an error, even with an error status"
+    HTTP_CONTENT_TYPE "http-content-type" Error [Spec Hosted] ["HTTP-021"]
+        "requests are answered with `application/json` or `text/event-stream`"
+        "set `Content-Type` to one of the two"
+    HTTP_BODY "http-body" Error [Spec Hosted] ["HTTP-021" "BASE-001"]
+        "bodies and events hold one message each"
+        "write JSON-RPC 2.0 and nothing else"
+    HTTP_STATUS "http-status" Error [Spec Hosted] ["HTTP-023" "HTTP-024" "HTTP-025" "HTTP-026" "HTTP-027"]
+        "results have the status 200; in the modern era -32601 has 404, and -32022, -32021 and -32020 have 400"
+        "send the result or error with that status"
+    HTTP_ACCEPTED "http-accepted" Error [Spec Hosted] ["HTTP-018"]
+        "a notification is accepted with 202 and an empty body"
+        "answer with 202 and no body"
+    HTTP_BUFFERING "http-buffering" Warning [Spec Hosted] ["SSE-007"]
+        "event streams ask proxies not to buffer them"
+        "add `X-Accel-Buffering: no`"
+}
 
 /// A conversation with a server over HTTP.
 pub(super) struct HttpPeer {
@@ -101,15 +122,14 @@ impl HttpPeer {
             is_answered: false,
         };
         let notifies = info.is_notification;
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let exchange =
-            match HttpExchange::begin(&self.target, "POST", self.post_fields(&message), Some(line), left) {
-                Ok(exchange) => exchange,
-                Err(error) => {
-                    self.failure = Some(format!("there is no connection: {error}"));
-                    return false;
-                }
-            };
+        let (fields, left) = (self.post_fields(&message), exchange::time_to(until));
+        let exchange = match HttpExchange::begin(&self.target, "POST", fields, Some(line), left) {
+            Ok(exchange) => exchange,
+            Err(error) => {
+                self.failure = Some(NoResponse::Unconnected(error).to_string());
+                return false;
+            }
+        };
         self.pending_exchanges.push(PendingExchange {
             exchange,
             info,
@@ -188,8 +208,7 @@ impl HttpPeer {
     /// Returns the header fields of a POST.
     pub(super) fn post_fields(&self, message: &Value) -> Fields {
         let mut fields = self.session_fields();
-        fields.push(CONTENT_TYPE, JSON.as_bytes());
-        fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
+        exchange::push_message_fields(&mut fields);
         let method = match message["method"].as_str() {
             method if self.is_modern() => Some(method.unwrap_or("server/discover")),
             method => method.filter(|_| self.draft.contains(Deviation::SentInSessions)),
@@ -281,26 +300,18 @@ impl HttpPeer {
             self.session = head.field(SESSION_ID).map(str::to_owned);
             let session = self.session.as_deref().unwrap_or("x");
             if session.is_empty() || !session.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.add_finding(
-                    rules::HTTP_SESSION_ID,
-                    &open.info,
-                    format!("the session id is {session:?}"),
-                );
+                self.add_finding(HTTP_SESSION_ID, &open.info, format!("the session id is {session:?}"));
             }
         }
         let (json, events) = (head.has_media_type(JSON), head.has_media_type(EVENT_STREAM));
         if head.status == 200 && open.info.id.is_some() && !json && !events {
-            self.add_finding(
-                rules::HTTP_CONTENT_TYPE,
-                &open.info,
-                format!("the response has {}", head.summary()),
-            );
+            self.add_finding(HTTP_CONTENT_TYPE, &open.info, format!("the response has {}", head.summary()));
         }
         if events {
             let unbuffered = head.field(X_ACCEL_BUFFERING).is_some_and(|value| value == "no");
             if self.is_modern() && !unbuffered {
                 let what = format!("the event stream has no `{X_ACCEL_BUFFERING}: no`");
-                self.add_finding(rules::HTTP_BUFFERING, &open.info, what);
+                self.add_finding(HTTP_BUFFERING, &open.info, what);
             }
             open.events = Some(SseDecoder::new(MAX_LINE));
         }
@@ -327,14 +338,10 @@ impl HttpPeer {
             // Unknown notifications may be refused.
             let known = !open.info.method.contains("mcp-probe");
             if (head.is_success() && head.status != 202) || (!head.is_success() && known) {
-                self.add_finding(
-                    rules::HTTP_ACCEPTED,
-                    &open.info,
-                    format!("the response has {}", head.summary()),
-                );
+                self.add_finding(HTTP_ACCEPTED, &open.info, format!("the response has {}", head.summary()));
             } else if head.is_success() && !body.is_empty() {
                 let what = format!("the response has a body of {} bytes", body.len());
-                self.add_finding(rules::HTTP_ACCEPTED, &open.info, what);
+                self.add_finding(HTTP_ACCEPTED, &open.info, what);
             }
             return;
         }
@@ -353,7 +360,7 @@ impl HttpPeer {
         if !value.is_array() && !members.iter().any(|name| value.get(name).is_some()) {
             let text = clip(&String::from_utf8_lossy(data), 160);
             return self.add_finding(
-                rules::HTTP_BODY,
+                HTTP_BODY,
                 &open.info,
                 format!("the response contains no message: {text}"),
             );
@@ -380,7 +387,7 @@ impl HttpPeer {
                 Some(code) => format!("the error {code} has the status {}", head.status),
                 None => format!("the result has the status {}", head.status),
             };
-            self.add_finding(rules::HTTP_STATUS, &open.info, what);
+            self.add_finding(HTTP_STATUS, &open.info, what);
         }
     }
 

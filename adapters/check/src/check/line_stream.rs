@@ -1,12 +1,12 @@
 //! Lines to and from a server on a byte stream.
 
-use std::io::ErrorKind;
 use std::time::Instant;
 
 use mcp_proto::tap::Direction;
-use mcp_std::io::{Duplex, Interest};
+use mcp_std::io::Duplex;
 
 use super::received::{MAX_LINE, MAX_TOTAL, Received, WireTrace};
+use crate::stream::{self, Came};
 
 /// A byte stream, cut into lines.
 pub(super) struct LineStream<D> {
@@ -29,26 +29,11 @@ impl<D: Duplex> LineStream<D> {
     /// Writes a line. Returns `false` if that fails or takes too long.
     pub(super) fn send(&mut self, line: &[u8], until: Instant) -> bool {
         self.trace.line(Direction::Out, line);
-        let line = [line, b"\n"].concat();
-        let mut left = line.as_slice();
-        while !left.is_empty() {
-            match self.io.write(left) {
-                Ok(n) => left = &left[n..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let time = until.saturating_duration_since(Instant::now());
-                    if time.is_zero() || self.io.wait(Interest::WRITE, Some(time)).is_err() {
-                        return false;
-                    }
-                }
-                Err(_) => return false,
-            }
-        }
-        true
+        stream::write_all(&mut self.io, &[line, b"\n"].concat(), until).is_ok()
     }
 
     /// Waits for a line.
     pub(super) fn next(&mut self, until: Instant) -> Received {
-        let mut chunk = [0; 64 * 1024];
         loop {
             if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
                 let end = self.scanned + at;
@@ -65,17 +50,11 @@ impl<D: Duplex> LineStream<D> {
             if !self.is_open {
                 return Received::Closed(core::mem::take(&mut self.buffer));
             }
-            let time = until.saturating_duration_since(Instant::now());
-            if time.is_zero() {
-                return Received::TimedOut;
-            }
-            match self.io.wait(Interest::READ, Some(time)).and_then(|_| self.io.read(&mut chunk)) {
-                Ok(n @ 1..) => {
-                    self.buffer.extend_from_slice(&chunk[..n]);
-                    self.total_bytes += n;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => self.is_open = false,
+            let before = self.buffer.len();
+            match stream::read_more(&mut self.io, &mut self.buffer, until) {
+                Came::Bytes => self.total_bytes += self.buffer.len() - before,
+                Came::End => self.is_open = false,
+                Came::TimedOut => return Received::TimedOut,
             }
         }
     }

@@ -2,85 +2,85 @@
 
 use alloc::collections::BTreeMap;
 
-use mcp_proto::RawJson;
+use mcp_proto::{EntryKind, RawJson};
 use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation};
 use super::handshake::describe_missing;
-use super::rules;
+use super::modern::CACHE_SCOPE;
+use super::rules::rules_of;
 use super::{has_code, method_location};
 
-/// Kind of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListKind {
-    Tools,
-    Resources,
-    Templates,
-    Prompts,
+rules_of! {
+    CAPABILITIES
+    DECLARED_NOT_SERVED "declared-not-served" Error [Spec Hosted] ["TOOL-002" "RES-002" "PROMPT-002" "ERR-002"]
+        "declared capabilities are served"
+        "serve it, or do not declare it"
+    SERVED_NOT_DECLARED "served-not-declared" Error [Spec Hosted] ["TOOL-001" "RES-001" "PROMPT-001" "COMP-001" "LIFE-023"]
+        "served features are declared as capabilities"
+        "declare it, or refuse it with -32601"
+    UNDECLARED_CODE "undeclared-code" Warning [Spec Hosted] ["ERR-002"]
+        "undeclared features are refused with -32601"
+        "refuse it with that code"
+    TEMPLATES_NOT_SERVED "templates-not-served" Note [Spec] ["RES-004"]
+        "a server with resources answers `resources/templates/list`"
+        "answer with an empty list"
 }
 
-impl ListKind {
-    pub(super) const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
+rules_of! {
+    RULES
+    LIST_SHAPE "list-shape" Error [Spec Hosted] ["PAGE-003" "SCHEMA-011"]
+        "a list is an array of objects, and `nextCursor` a string"
+        "leave `nextCursor` out on the last page"
+    CURSOR_LOOP "cursor-loop" Error [Spec Hosted] ["PAGE-003" "PAGE-012"]
+        "each cursor leads to another page"
+        "leave `nextCursor` out on the last page, and let each cursor name another page"
+    LIST_ENDLESS "list-endless" Warning [Spec Hosted] ["PAGE-012"]
+        "lists end"
+        "make pages larger, or the list shorter"
+    DUPLICATE "duplicate" Warning [Spec Hosted] Mcp03 ["TOOL-028" "RES-008" "RES-009" "PROMPT-005"]
+        "nothing is listed twice"
+        "give each entry a unique name"
+    DUPLICATE_PAGES "duplicate-pages" Warning [Spec Hosted] Mcp03 ["PAGE-010"]
+        "pages do not overlap"
+        "start each page after the last entry of the previous one"
+    ORDER "order" Warning [Spec Hosted] ["TOOL-004"]
+        "an unchanged list has the same order each time"
+        "sort it, or keep it in the order of registration"
+    ORDER_OTHER "order-other" Note [Spec] ["PAGE-010"]
+        "unchanged lists have the same order each time, even where the revision does not require it"
+        "sort it, or keep it in the order of registration"
+    INVALID_CURSOR "invalid-cursor" Warning [Spec Hosted] ["PAGE-011" "ERR-018"]
+        "a cursor that the server did not issue is refused with -32602"
+        "refuse it with that code, even if there is only one page"
+}
 
-    const fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "tools/list",
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-            Self::Prompts => "prompts/list",
-        }
-    }
+/// The lists that are checked.
+pub(super) const LISTS: [EntryKind; 4] =
+    [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Prompt];
 
-    const fn member(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-            Self::Prompts => "prompts",
-        }
-    }
-
-    /// Returns the capability that must be declared.
-    pub(super) const fn capability(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Resources | Self::Templates => "resources",
-            Self::Prompts => "prompts",
-        }
-    }
-
-    /// Returns the member that identifies an entry.
-    pub(super) const fn key(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-        }
-    }
-
-    pub(super) const fn singular(self) -> &'static str {
-        match self {
-            Self::Tools => "tool",
-            Self::Resources => "resource",
-            Self::Templates => "resource template",
-            Self::Prompts => "prompt",
-        }
+/// Returns the member that identifies an entry.
+pub(super) const fn key_member(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Resource => "uri",
+        EntryKind::ResourceTemplate => "uriTemplate",
+        _ => "name",
     }
 }
 
 /// All lists of a server.
 pub(super) struct ServerLists {
-    lists: Vec<(ListKind, Vec<RawJson>)>,
+    lists: Vec<(EntryKind, Vec<RawJson>)>,
 }
 
 impl ServerLists {
     /// Returns the entries of a list. It is empty if the server does not have the list.
-    pub(super) fn entries(&self, kind: ListKind) -> &[RawJson] {
+    pub(super) fn entries(&self, kind: EntryKind) -> &[RawJson] {
         self.lists.iter().find(|(this, _)| *this == kind).map_or(&[], |(_, entries)| entries.as_slice())
     }
 
     /// Returns whether the server has this list.
-    pub(super) fn has(&self, kind: ListKind) -> bool {
+    pub(super) fn has(&self, kind: EntryKind) -> bool {
         self.lists.iter().any(|(this, _)| *this == kind)
     }
 }
@@ -95,9 +95,9 @@ struct ListWalk {
 /// Fetches all lists and checks pages, duplicates, order and cursors.
 pub(super) fn check_lists(conversation: &mut CheckConversation<'_>) -> ServerLists {
     let mut lists = Vec::new();
-    for kind in ListKind::ALL {
-        if conversation.capabilities[kind.capability()].is_null() {
-            if kind != ListKind::Templates {
+    for kind in LISTS {
+        if conversation.capabilities[kind.capability().to_string()].is_null() {
+            if kind != EntryKind::ResourceTemplate {
                 check_undeclared(conversation, kind);
             }
             continue;
@@ -114,26 +114,26 @@ pub(super) fn check_lists(conversation: &mut CheckConversation<'_>) -> ServerLis
     ServerLists { lists }
 }
 
-fn check_undeclared(conversation: &mut CheckConversation<'_>, kind: ListKind) {
-    let what = match conversation.request(kind.method(), Value::Null) {
+fn check_undeclared(conversation: &mut CheckConversation<'_>, kind: EntryKind) {
+    let what = match conversation.request(kind.list_method(), Value::Null) {
         CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
         CheckAnswer::Error(failed) => {
             let what =
                 format!("`{}` is not declared, and gets the error {}", kind.capability(), failed.summary());
-            conversation.report.add(rules::UNDECLARED_CODE, &method_location(kind.method()), what);
+            conversation.report.add(UNDECLARED_CODE, &method_location(kind.list_method()), what);
             return;
         }
         CheckAnswer::Result(_) => format!("there is an answer, and `{}` is not declared", kind.capability()),
         CheckAnswer::None => return,
     };
-    conversation.report.add(rules::SERVED_NOT_DECLARED, &method_location(kind.method()), what);
+    conversation.report.add(SERVED_NOT_DECLARED, &method_location(kind.list_method()), what);
 }
 
 /// Fetches all pages. Returns `None` if the server does not have the list.
 ///
 /// Findings are reported only for the `first` walk.
-fn walk_pages(conversation: &mut CheckConversation<'_>, kind: ListKind, first: bool) -> Option<ListWalk> {
-    let location = method_location(kind.method());
+fn walk_pages(conversation: &mut CheckConversation<'_>, kind: EntryKind, first: bool) -> Option<ListWalk> {
+    let location = method_location(kind.list_method());
     let report = conversation.report;
     let complain = |rule, what: String| {
         if first {
@@ -145,39 +145,39 @@ fn walk_pages(conversation: &mut CheckConversation<'_>, kind: ListKind, first: b
     let mut scope = None;
     loop {
         let params = cursors.last().map_or(Value::Null, |cursor| json!({"cursor": cursor}));
-        let raw = match conversation.request(kind.method(), params) {
+        let raw = match conversation.request(kind.list_method(), params) {
             CheckAnswer::Result(raw) => raw,
             // The server requires a client capability, which the checker does not have.
             CheckAnswer::Error(failed) if has_code(&failed, -32021) => return None,
             CheckAnswer::Error(failed) => {
                 if let Some(cursor) = cursors.last() {
                     let what = format!("its own cursor {cursor:?} gets the error {}", failed.summary());
-                    complain(rules::CURSOR_LOOP, what);
+                    complain(CURSOR_LOOP, what);
                     return Some(walk);
                 }
-                if kind == ListKind::Templates && has_code(&failed, -32601) {
-                    complain(rules::TEMPLATES_NOT_SERVED, "it is refused with -32601".into());
+                if kind == EntryKind::ResourceTemplate && has_code(&failed, -32601) {
+                    complain(TEMPLATES_NOT_SERVED, "it is refused with -32601".into());
                 } else {
                     let what = format!(
                         "`{}` is declared, and gets the error {}",
                         kind.capability(),
                         failed.summary()
                     );
-                    complain(rules::DECLARED_NOT_SERVED, what);
+                    complain(DECLARED_NOT_SERVED, what);
                 }
                 return None;
             }
             CheckAnswer::None => return Some(walk).filter(|walk| !walk.pages.is_empty()),
         };
         let value: Value = raw.parse().unwrap_or_default();
-        let Some(entries) = raw.member(kind.member()).and_then(|list| list.elements()) else {
-            let what = describe_missing(value.get(kind.member()));
-            complain(rules::LIST_SHAPE, format!("`{}` is {what}, but must be an array", kind.member()));
+        let Some(entries) = raw.member(kind.list_member()).and_then(|list| list.elements()) else {
+            let what = describe_missing(value.get(kind.list_member()));
+            complain(LIST_SHAPE, format!("`{}` is {what}, but must be an array", kind.list_member()));
             return Some(walk);
         };
         if let (Some(before), Some(now)) = (&scope, value.get("cacheScope")) {
             if before != now {
-                complain(rules::CACHE_SCOPE, format!("one page says {before}, the next one {now}"));
+                complain(CACHE_SCOPE, format!("one page says {before}, the next one {now}"));
             }
         }
         scope = value.get("cacheScope").cloned();
@@ -189,41 +189,41 @@ fn walk_pages(conversation: &mut CheckConversation<'_>, kind: ListKind, first: b
             }
             Some(Value::String(next)) => next.clone(),
             Some(other) => {
-                complain(rules::LIST_SHAPE, format!("`nextCursor` is {other}, but must be a string"));
+                complain(LIST_SHAPE, format!("`nextCursor` is {other}, but must be a string"));
                 walk.is_complete = other.is_null();
                 return Some(walk);
             }
         };
         if cursors.contains(&next) {
-            complain(rules::CURSOR_LOOP, format!("the cursor {next:?} leads back to an earlier page"));
+            complain(CURSOR_LOOP, format!("the cursor {next:?} leads back to an earlier page"));
             return Some(walk);
         }
         cursors.push(next);
         if walk.pages.len() >= MAX_PAGES {
-            complain(rules::LIST_ENDLESS, format!("there are more than {MAX_PAGES} pages"));
+            complain(LIST_ENDLESS, format!("there are more than {MAX_PAGES} pages"));
             return Some(walk);
         }
     }
 }
 
 /// Returns the keys of the entries, in order.
-fn entry_keys(kind: ListKind, walk: &ListWalk) -> Vec<String> {
-    let key = |entry: &RawJson| entry.member(kind.key()).and_then(|key| key.string());
+fn entry_keys(kind: EntryKind, walk: &ListWalk) -> Vec<String> {
+    let key = |entry: &RawJson| entry.member(key_member(kind)).and_then(|key| key.string());
     walk.pages.iter().flatten().filter_map(key).collect()
 }
 
-fn check_duplicates(conversation: &CheckConversation<'_>, kind: ListKind, walk: &ListWalk) {
+fn check_duplicates(conversation: &CheckConversation<'_>, kind: EntryKind, walk: &ListWalk) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (page, entries) in walk.pages.iter().enumerate() {
-        for key in entries.iter().filter_map(|entry| entry.member(kind.key())?.string()) {
-            let location = format!("{} `{key}`", kind.singular());
+        for key in entries.iter().filter_map(|entry| entry.member(key_member(kind))?.string()) {
+            let location = format!("{} `{key}`", kind);
             match seen.get(&key) {
                 Some(before) if *before == page => {
-                    conversation.report.add(rules::DUPLICATE, &location, "it is listed more than once");
+                    conversation.report.add(DUPLICATE, &location, "it is listed more than once");
                 }
                 Some(before) => {
                     let what = format!("it is on page {} and again on page {}", before + 1, page + 1);
-                    conversation.report.add(rules::DUPLICATE_PAGES, &location, what);
+                    conversation.report.add(DUPLICATE_PAGES, &location, what);
                 }
                 None => _ = seen.insert(key, page),
             }
@@ -232,7 +232,7 @@ fn check_duplicates(conversation: &CheckConversation<'_>, kind: ListKind, walk: 
 }
 
 /// Fetches the list again and checks that the same entries come in the same order.
-fn check_order(conversation: &mut CheckConversation<'_>, kind: ListKind, before: &[String]) {
+fn check_order(conversation: &mut CheckConversation<'_>, kind: EntryKind, before: &[String]) {
     let Some(again) = walk_pages(conversation, kind, false) else { return };
     let after = entry_keys(kind, &again);
     let sorted = |keys: &[String]| {
@@ -242,26 +242,23 @@ fn check_order(conversation: &mut CheckConversation<'_>, kind: ListKind, before:
     };
     // A different set of entries is a change, not a violation.
     if before != after && sorted(before) == sorted(&after) {
-        let rule = if kind == ListKind::Tools && conversation.is_modern() {
-            rules::ORDER
-        } else {
-            rules::ORDER_OTHER
-        };
+        let rule = if kind == EntryKind::Tool && conversation.is_modern() { ORDER } else { ORDER_OTHER };
         let at = before.iter().zip(&after).position(|(before, after)| before != after).unwrap_or(0);
         let what = format!("entry {} was `{}`, and then `{}`", at + 1, before[at], after[at]);
-        conversation.report.add(rule, &method_location(kind.method()), what);
+        conversation.report.add(rule, &method_location(kind.list_method()), what);
     }
 }
 
-fn check_invalid_cursor(conversation: &mut CheckConversation<'_>, kind: ListKind) {
-    let location = format!("`{}` with a made-up cursor", kind.method());
-    let what = match conversation.request(kind.method(), json!({"cursor": "mcp-probe: no such cursor"})) {
+fn check_invalid_cursor(conversation: &mut CheckConversation<'_>, kind: EntryKind) {
+    let location = format!("`{}` with a made-up cursor", kind.list_method());
+    let what = match conversation.request(kind.list_method(), json!({"cursor": "mcp-probe: no such cursor"}))
+    {
         CheckAnswer::Error(failed) if has_code(&failed, -32602) => return,
         CheckAnswer::Error(failed) => format!("it was answered with the error {}", failed.summary()),
         CheckAnswer::Result(_) => "it was answered with a page".into(),
         CheckAnswer::None => return,
     };
-    conversation.report.add(rules::INVALID_CURSOR, &location, what);
+    conversation.report.add(INVALID_CURSOR, &location, what);
 }
 
 /// Maximum number of pages that are fetched.

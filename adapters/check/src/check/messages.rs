@@ -6,7 +6,42 @@ use serde_json::Value;
 use super::conversation::{CheckAnswer, ErrorAnswer};
 use super::exposure;
 use super::report::{CheckReport, clip};
-use super::rules;
+use super::rules::rules_of;
+
+rules_of! {
+    RULES
+    NOISE "stdout-noise" Error [Spec] ["STDIO-005"]
+        "stdout contains only messages"
+        "write logs to stderr"
+    FLOOD "flood" Error [Spec Hosted] ["STDIO-005" "STDIO-012"]
+        "stdout is not flooded with unsolicited output"
+        "write messages only when there is one to send, each on a line of bounded length"
+    NOT_UTF8 "not-utf8" Error [Spec Hosted] ["BASE-002" "STDIO-004"]
+        "messages are UTF-8 without a byte order mark"
+        "write UTF-8 without a byte order mark to stdout"
+    MALFORMED "malformed-message" Error [Spec Hosted] ["BASE-001" "BASE-009" "BASE-010" "BASE-011" "BASE-017"]
+        "each message is a JSON-RPC 2.0 request, notification or response"
+        "write messages as JSON-RPC 2.0 defines them"
+    SENT_BATCH "sent-batch" Error [Spec Hosted] ["BATCH-004"]
+        "no batches are sent in revisions without them"
+        "send each message on a line of its own"
+    STRAY_ANSWER "stray-answer" Error [Spec Hosted] ["BASE-008"]
+        "each request is answered once, and nothing else is answered"
+        "repeat the id of the request, and answer it once"
+    ID_CHANGED "id-changed" Error [Spec Hosted] ["BASE-008"]
+        "an answer repeats the id of its request, with its type"
+        "keep ids as they are: 7 and \"7\" are different"
+    NOTIFICATION_ANSWERED "notification-answered" Error [Spec Hosted] ["BASE-016"]
+        "notifications are not answered"
+        "ignore unknown notifications"
+    SERVER_REQUEST "server-request" Error [Spec Hosted] ["LIFE-011" "BASE-019"]
+        "a server sends no requests that the client did not declare, and none at all in the modern era"
+        "check the client's capabilities before sending it a request"
+    UNASKED_NOTIFICATION "unasked-notification" Error [Spec Hosted]
+        ["LOG-001" "LOG-007" "TOOL-020" "RES-028" "PROG-010" "SUB-003"]
+        "notifications are sent only if they are declared, and requested where that is required"
+        "declare the capability, and wait until the client requests it"
+}
 
 /// A message in a line.
 pub(super) enum ServerMessage {
@@ -41,12 +76,12 @@ pub(super) fn parse_line(report: &CheckReport, version: Version, line: &[u8]) ->
         None => (line, false),
     };
     if marked {
-        report.add_unsolicited(rules::NOT_UTF8, "a byte order mark");
+        report.add_unsolicited(NOT_UTF8, "a byte order mark");
     }
     if core::str::from_utf8(line).is_err() {
         let what =
             format!("a line that is not UTF-8: {}", clip(&String::from_utf8_lossy(line), MAX_SHOWN_CHARS));
-        report.add_unsolicited(rules::NOT_UTF8, what);
+        report.add_unsolicited(NOT_UTF8, what);
         return vec![ServerMessage::Unusable];
     }
     let Ok(raw) = RawJson::new(line.to_vec()) else {
@@ -56,19 +91,18 @@ pub(super) fn parse_line(report: &CheckReport, version: Version, line: &[u8]) ->
         return vec![parse_message(report, &raw)];
     };
     if version != Version::V2025_03_26 {
-        report
-            .add_unsolicited(rules::SENT_BATCH, format!("a batch: {}", clip(raw.as_str(), MAX_SHOWN_CHARS)));
+        report.add_unsolicited(SENT_BATCH, format!("a batch: {}", clip(raw.as_str(), MAX_SHOWN_CHARS)));
     }
     elements.iter().map(|element| parse_message(report, element)).collect()
 }
 
 fn report_noise(report: &CheckReport, line: &[u8]) -> ServerMessage {
-    if report.count(rules::NOISE) < MAX_NOISE_LINES {
+    if report.count(NOISE) < MAX_NOISE_LINES {
         let what = format!(
             "a line that is not a message: {}",
             clip(&String::from_utf8_lossy(line), MAX_SHOWN_CHARS)
         );
-        report.add_unsolicited(rules::NOISE, what);
+        report.add_unsolicited(NOISE, what);
     }
     ServerMessage::Unusable
 }
@@ -81,7 +115,7 @@ fn parse_message(report: &CheckReport, raw: &RawJson) -> ServerMessage {
     }
     let malformed = |reason: &str| {
         let what = format!("{reason}: {}", clip(raw.as_str(), MAX_SHOWN_CHARS));
-        report.add_unsolicited(rules::MALFORMED, what);
+        report.add_unsolicited(MALFORMED, what);
     };
     if value["jsonrpc"] != "2.0" {
         malformed("`jsonrpc` is not \"2.0\"");
@@ -193,7 +227,7 @@ pub(super) fn check_request(report: &CheckReport, version: Version, method: &str
     if modern || method != "ping" {
         let why =
             if modern { "which modern servers must not send" } else { "which the client did not declare" };
-        report.add_unsolicited(rules::SERVER_REQUEST, format!("a request `{method}`, {why}"));
+        report.add_unsolicited(SERVER_REQUEST, format!("a request `{method}`, {why}"));
     }
 }
 
@@ -224,7 +258,7 @@ pub(super) fn check_notification(report: &CheckReport, version: Version, capabil
         }
         _ => return,
     };
-    report.add_unsolicited(rules::UNASKED_NOTIFICATION, format!("`{method}` was sent {why}"));
+    report.add_unsolicited(UNASKED_NOTIFICATION, format!("`{method}` was sent {why}"));
 }
 
 /// Maximum number of noise lines that are reported.

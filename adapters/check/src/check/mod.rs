@@ -15,7 +15,6 @@ mod lists;
 mod messages;
 mod modern;
 mod peer;
-mod process_peer;
 mod profile;
 mod protection;
 mod received;
@@ -23,6 +22,7 @@ mod report;
 mod requests;
 mod rules;
 mod schemas;
+mod shutdown;
 mod subscriptions;
 mod texts;
 mod transport;
@@ -37,12 +37,11 @@ use std::time::Instant;
 use mcp_proto::draft::Draft;
 use mcp_proto::tap::Direction;
 use mcp_proto::{Era, Fault, Version, VersionSet};
-use mcp_std::process::{ShutdownStage, SpawnError};
+use mcp_std::process::SpawnError;
 
 use crate::Target;
 use crate::exchange::HttpTarget;
-use crate::text::seconds;
-use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
+use conversation::{CheckConversation, CheckSetup, ErrorAnswer, NOT_A_SERVER};
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
 pub use profile::{Category, Profile};
@@ -183,7 +182,11 @@ impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, profile, versions, .. } = self;
         let mut shown = f.debug_struct("Check");
-        shown.field("target", target).field("profile", profile).field("versions", versions).finish_non_exhaustive()
+        shown
+            .field("target", target)
+            .field("profile", profile)
+            .field("versions", versions)
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,54 +210,39 @@ fn check_revisions(
         legacy_report.set_revision(Some(version));
         let begun = Instant::now();
         let mut conversation = CheckConversation::start(setup, &legacy_report, version)?;
-        match handshake::initialize(&mut conversation, version) {
-            HandshakeOutcome::Supported => {
-                // The server has started once; the next start should take as long.
-                discover_timeout = setup.timeout.max(begun.elapsed() * 2);
-                session = Some(conversation);
-            }
-            HandshakeOutcome::Refused(failed) => {
-                discover_timeout = setup.timeout.max(begun.elapsed() * 2);
-                failures.push(format!("`initialize` got the error {}", failed.summary()));
-                refusal = Some(failed);
-                conversation.stop();
-            }
-            HandshakeOutcome::Failed(why) => {
-                failures.push(format!("`initialize`: {why}"));
-                conversation.stop();
-            }
-            HandshakeOutcome::Invalid(why) => {
-                failures.push(format!("`initialize` {why}"));
-                broken = true;
-                conversation.stop();
-            }
+        let outcome = handshake::initialize(&mut conversation, version);
+        if matches!(outcome, HandshakeOutcome::Supported | HandshakeOutcome::Refused(_)) {
+            // The server has started once; the next start should take as long.
+            discover_timeout = setup.timeout.max(begun.elapsed() * 2);
+        }
+        failures.extend(outcome.reason("initialize"));
+        if let HandshakeOutcome::Supported = outcome {
+            session = Some(conversation);
+        } else {
+            conversation.stop();
+        }
+        match outcome {
+            HandshakeOutcome::Refused(failed) => refusal = Some(failed),
+            HandshakeOutcome::Invalid(_) => broken = true,
+            HandshakeOutcome::Supported | HandshakeOutcome::Failed(_) => {}
         }
     }
-    let modern_conversation = match modern {
-        Some(version) => {
-            modern_report.set_revision(Some(version));
-            let mut conversation = CheckConversation::start(setup, &modern_report, version)?;
-            match handshake::discover(&mut conversation, discover_timeout) {
-                HandshakeOutcome::Supported => Some(conversation),
-                HandshakeOutcome::Refused(failed) => {
-                    failures.push(format!("`server/discover` got the error {}", failed.summary()));
-                    conversation.stop();
-                    None
-                }
-                HandshakeOutcome::Failed(why) | HandshakeOutcome::Invalid(why) => {
-                    failures.push(format!("`server/discover`: {why}"));
-                    conversation.stop();
-                    None
-                }
-            }
+    let mut modern_conversation = None;
+    if let Some(version) = modern {
+        modern_report.set_revision(Some(version));
+        let mut conversation = CheckConversation::start(setup, &modern_report, version)?;
+        let outcome = handshake::discover(&mut conversation, discover_timeout);
+        failures.extend(outcome.reason("server/discover"));
+        match outcome {
+            HandshakeOutcome::Supported => modern_conversation = Some(conversation),
+            _ => conversation.stop(),
         }
-        None => None,
-    };
+    }
     let dual = session.is_some() && modern_conversation.is_some();
     if let Some(conversation) = session {
         supported.push(conversation.version());
         legacy_report.set_revision(Some(conversation.version()));
-        check_era(conversation, legacy, OtherEra::from_probes(dual, modern.is_some()));
+        check_era(conversation, legacy, (dual, !dual && modern.is_some()));
         report.absorb(legacy_report);
     } else if broken {
         report.absorb(legacy_report);
@@ -266,7 +254,7 @@ fn check_revisions(
         if let Some(failed) = refusal {
             versions::check_refusal(&mut conversation, &failed);
         }
-        check_era(conversation, None, OtherEra::from_probes(dual, legacy.is_some()));
+        check_era(conversation, None, (dual, !dual && legacy.is_some()));
         report.absorb(modern_report);
     } else {
         unsupported.absorb(modern_report);
@@ -276,34 +264,19 @@ fn check_revisions(
         // As any other client that leaves the handshake out.
         let untried = Fault::ExitedDuringProbe { legacy: false };
         failures.extend(untried.untried_handshake().filter(|_| legacy.is_none()).map(str::to_owned));
-        report.add(rules::NOT_A_SERVER, "the server", failures.join("; "));
+        report.add(NOT_A_SERVER, "the server", failures.join("; "));
         transport::note_http_sse(setup, report);
         report.absorb(unsupported);
     }
     Ok(supported)
 }
 
-/// Support for the era that is not being checked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OtherEra {
-    Supported,
-    Unsupported,
-    /// Not tested.
-    Unknown,
-}
-
-impl OtherEra {
-    const fn from_probes(dual: bool, was_probed: bool) -> Self {
-        match (dual, was_probed) {
-            (true, _) => Self::Supported,
-            (false, true) => Self::Unsupported,
-            (false, false) => Self::Unknown,
-        }
-    }
-}
-
-/// Runs all checks of one era.
-fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>, other: OtherEra) {
+/// Runs all checks of one era. `dual` states that the server supports the other one, `alone` that it does not.
+fn check_era(
+    mut conversation: CheckConversation<'_>,
+    requested: Option<Version>,
+    (dual, alone): (bool, bool),
+) {
     handshake::check_capabilities(&conversation);
     let lists = lists::check_lists(&mut conversation);
     entries::check_entries(&conversation, &lists);
@@ -315,21 +288,13 @@ fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>
     let (setup, report) = (conversation.setup(), conversation.report);
     let version = conversation.version();
     if conversation.is_modern() {
-        versions::check_modern(&mut conversation, other == OtherEra::Supported);
+        versions::check_modern(&mut conversation, dual);
     }
     if setup.server.is_http() && conversation.is_running() {
-        transport::check_transport(&mut conversation, other == OtherEra::Unsupported);
+        transport::check_transport(&mut conversation, alone);
     }
-    match conversation.close() {
-        Some(ended) if ended.stage != ShutdownStage::Exited => {
-            let wait = seconds(setup.timeout.max(Duration::from_secs(2)));
-            let what = format!("it was still running {wait} after its stdin was closed");
-            report.add(rules::STAYS, "the server", what);
-        }
-        Some(ended) if ended.had_stragglers => {
-            report.add(rules::LEFTOVERS, "the server", "processes were still running after it had ended");
-        }
-        _ => {}
+    if let Some(ended) = conversation.close() {
+        shutdown::check_end(report, &ended, setup.close_timeout());
     }
     if let Some(requested) = requested {
         versions::check_legacy(setup, report, requested, version);

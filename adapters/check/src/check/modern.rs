@@ -1,23 +1,36 @@
 //! Rules of the modern era for every request and every answer.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::conversation::{CheckAnswer, ErrorAnswer};
 use super::messages::{note_input_request, value_kind};
 use super::report::CheckReport;
-use super::rules;
+use super::rules::rules_of;
+
+rules_of! {
+    RULES
+    RESULT_TYPE "result-type" Error [Spec Hosted] ["BASE-026" "BASE-027"]
+        "each modern result has a `resultType`"
+        "add `\"resultType\":\"complete\"`"
+    CACHE_HINTS "cache-hints" Error [Spec Hosted] ["CACHE-001" "CACHE-002" "CACHE-003"]
+        "results that can be cached have `ttlMs`, an integer of at least 0, and `cacheScope`, `public` or `private`"
+        "add both; 0 and `private` are always valid"
+    CACHE_SCOPE "cache-scope" Error [Spec Hosted] Mcp10 ["CACHE-017"]
+        "all pages of a list have the same `cacheScope`"
+        "choose one `cacheScope` for the whole list"
+    SERVER_INFO "server-info" Warning [Spec Hosted] ["META-018"]
+        "each modern result has the name and the version of the server in its `_meta`"
+        "add `io.modelcontextprotocol/serverInfo`"
+    REMOVED_METHOD "removed-method" Error [Spec Hosted] ["LIFE-024" "PING-006"]
+        "modern requests for methods that were removed get -32601"
+        "refuse `ping` in modern requests"
+    RESERVED_CODE "reserved-code" Error [Spec Hosted] ["ERR-005" "ERR-009"]
+        "no error code is used that modern revisions reserve or have removed"
+        "use the codes of the specification, or others outside of -32768..-32000"
+}
 
 /// Key of `_meta` that holds the identity of the server.
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-
-/// Returns the `_meta` that every request needs.
-pub(super) fn request_meta(version: &str) -> Value {
-    json!({
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "mcp-probe", "version": env!("CARGO_PKG_VERSION")},
-    })
-}
+const INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Checks the common members of an answer.
 pub(super) fn check_answer(report: &CheckReport, method: &str, answer: &CheckAnswer) {
@@ -37,28 +50,27 @@ pub(super) fn check_answer(report: &CheckReport, method: &str, answer: &CheckAns
             }
             return;
         }
-        Value::Null => report.add(rules::RESULT_TYPE, &location, "there is no `resultType`"),
-        other => report.add(rules::RESULT_TYPE, &location, format!("`resultType` is {other}")),
+        Value::Null => report.add(RESULT_TYPE, &location, "there is no `resultType`"),
+        other => report.add(RESULT_TYPE, &location, format!("`resultType` is {other}")),
     }
     if CACHEABLE_METHODS.contains(&method) {
         match &result["ttlMs"] {
-            Value::Null => report.add(rules::CACHE_HINTS, &location, "there is no `ttlMs`"),
+            Value::Null => report.add(CACHE_HINTS, &location, "there is no `ttlMs`"),
             ttl if ttl.is_u64() => {}
-            other => report.add(rules::CACHE_HINTS, &location, format!("`ttlMs` is {other}")),
+            other => report.add(CACHE_HINTS, &location, format!("`ttlMs` is {other}")),
         }
         match &result["cacheScope"] {
-            Value::Null => report.add(rules::CACHE_HINTS, &location, "there is no `cacheScope`"),
+            Value::Null => report.add(CACHE_HINTS, &location, "there is no `cacheScope`"),
             scope if scope == "public" || scope == "private" => {}
-            other => report.add(rules::CACHE_HINTS, &location, format!("`cacheScope` is {other}")),
+            other => report.add(CACHE_HINTS, &location, format!("`cacheScope` is {other}")),
         }
     }
-    let info = &result["_meta"][SERVER_INFO];
+    let info = &result["_meta"][INFO_KEY];
     if info.is_null() {
-        report.add(rules::SERVER_INFO, &location, format!("there is no `{SERVER_INFO}` in `_meta`"));
+        report.add(SERVER_INFO, &location, format!("there is no `{INFO_KEY}` in `_meta`"));
     } else if !(info["name"].is_string() && info["version"].is_string()) {
-        let what =
-            format!("`{SERVER_INFO}` is {} without the strings `name` and `version`", value_kind(info));
-        report.add(rules::SERVER_INFO, &location, what);
+        let what = format!("`{INFO_KEY}` is {} without the strings `name` and `version`", value_kind(info));
+        report.add(SERVER_INFO, &location, what);
     }
 }
 
@@ -74,7 +86,7 @@ fn check_error_code(report: &CheckReport, method: &str, failed: &ErrorAnswer) {
         -32099..=-32020 => "lies in the range that the specification reserves",
         _ => return,
     };
-    report.add(rules::RESERVED_CODE, &format!("`{method}`"), format!("{} {reason}", failed.summary()));
+    report.add(RESERVED_CODE, &format!("`{method}`"), format!("{} {reason}", failed.summary()));
 }
 
 /// Methods whose results can be cached.

@@ -7,14 +7,13 @@ use std::time::Instant;
 
 use mcp_proto::Version;
 use mcp_std::io::{Duplex, StreamAddress};
-use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
+use mcp_std::process::{Child, ChildIo, Program, ShutdownReport, ShutdownTimeouts};
 
-use super::CheckError;
 use super::conversation::CheckSetup;
 use super::http_peer::HttpPeer;
 use super::line_stream::LineStream;
-use super::process_peer::ProcessPeer;
 use super::received::{Received, WireTrace};
+use super::{CheckError, shutdown};
 use crate::exchange::HttpTarget;
 
 /// Address of the server under test.
@@ -27,7 +26,7 @@ pub(super) enum ServerTarget {
 
 /// A running server or an open HTTP conversation.
 pub(super) enum CheckedPeer {
-    Process(ProcessPeer),
+    Process(Child, LineStream<ChildIo>),
     Stream(LineStream<Box<dyn Duplex + Send>>),
     Http(Box<HttpPeer>),
 }
@@ -57,7 +56,11 @@ impl CheckedPeer {
     pub(super) fn start(setup: &CheckSetup, version: Version) -> Result<Self, CheckError> {
         let trace_output = WireTrace::new(setup.trace.clone());
         Ok(match &setup.server {
-            ServerTarget::Program(program) => Self::Process(ProcessPeer::start(program, trace_output)?),
+            ServerTarget::Program(program) => {
+                let mut child = program.spawn()?;
+                let io = child.take_io().map_err(CheckError::Stream)?;
+                Self::Process(child, LineStream::new(io, trace_output))
+            }
             ServerTarget::Stream(address, timeout) => {
                 let stream = address.connect(*timeout).map_err(CheckError::Stream)?;
                 Self::Stream(LineStream::new(stream, trace_output))
@@ -71,7 +74,7 @@ impl CheckedPeer {
     /// Sends a line. Returns `false` if that fails or takes too long.
     pub(super) fn send(&mut self, line: &[u8], until: Instant) -> bool {
         match self {
-            Self::Process(process) => process.send(line, until),
+            Self::Process(_, lines) => lines.send(line, until),
             Self::Stream(lines) => lines.send(line, until),
             Self::Http(remote) => remote.send(line, until),
         }
@@ -80,7 +83,7 @@ impl CheckedPeer {
     /// Waits for a line.
     pub(super) fn next(&mut self, until: Instant) -> Received {
         match self {
-            Self::Process(process) => process.next(until),
+            Self::Process(_, lines) => lines.next(until),
             Self::Stream(lines) => lines.next(until),
             Self::Http(remote) => remote.next(until),
         }
@@ -89,7 +92,7 @@ impl CheckedPeer {
     /// Describes what the server did instead of answering.
     pub(super) fn describe_failure(&mut self) -> String {
         match self {
-            Self::Process(process) => process.describe_failure(),
+            Self::Process(child, _) => shutdown::describe_end(child),
             Self::Stream(_) => "it closed the connection".into(),
             Self::Http(remote) => remote.describe_failure(),
         }
@@ -105,7 +108,7 @@ impl CheckedPeer {
     /// Ends the session, the connection or the process. Returns how a process ended.
     pub(super) fn close(self, timeouts: ShutdownTimeouts) -> Option<ShutdownReport> {
         match self {
-            Self::Process(process) => Some(process.close(timeouts)),
+            Self::Process(child, lines) => Some(child.shutdown(Some(lines.into_inner()), timeouts)),
             Self::Stream(lines) => {
                 drop(lines.into_inner());
                 None

@@ -55,80 +55,49 @@ impl Profile {
     }
 }
 
-/// A category of the OWASP MCP Top 10 of 2025, which is a beta.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Category {
-    /// Token mismanagement and secret exposure.
-    Mcp01,
-    /// Privilege escalation via scope creep.
-    Mcp02,
-    /// Tool poisoning.
-    Mcp03,
-    /// Supply chain attacks and dependency tampering.
-    Mcp04,
-    /// Command injection and execution.
-    Mcp05,
-    /// Intent flow subversion.
-    Mcp06,
-    /// Insufficient authentication and authorization.
-    Mcp07,
-    /// Lack of audit and telemetry.
-    Mcp08,
-    /// Shadow servers.
-    Mcp09,
-    /// Context injection and over-sharing.
-    Mcp10,
+macro_rules! categories {
+    ($($name:ident $id:literal $title:literal)*) => {
+        /// A category of the OWASP MCP Top 10 of 2025, which is a beta.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Category {
+            $(#[doc = concat!($title, ".")] $name),*
+        }
+
+        impl Category {
+            /// All categories.
+            pub const ALL: [Self; 10] = [$(Self::$name),*];
+
+            /// Returns the id, for example `MCP01`.
+            #[must_use]
+            pub const fn id(self) -> &'static str {
+                match self {
+                    $(Self::$name => $id),*
+                }
+            }
+
+            /// Returns the title.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$name => $title),*
+                }
+            }
+        }
+    };
 }
 
-impl Category {
-    /// All categories.
-    pub const ALL: [Self; 10] = [
-        Self::Mcp01,
-        Self::Mcp02,
-        Self::Mcp03,
-        Self::Mcp04,
-        Self::Mcp05,
-        Self::Mcp06,
-        Self::Mcp07,
-        Self::Mcp08,
-        Self::Mcp09,
-        Self::Mcp10,
-    ];
-
-    /// Returns the id, for example `MCP01`.
-    #[must_use]
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Mcp01 => "MCP01",
-            Self::Mcp02 => "MCP02",
-            Self::Mcp03 => "MCP03",
-            Self::Mcp04 => "MCP04",
-            Self::Mcp05 => "MCP05",
-            Self::Mcp06 => "MCP06",
-            Self::Mcp07 => "MCP07",
-            Self::Mcp08 => "MCP08",
-            Self::Mcp09 => "MCP09",
-            Self::Mcp10 => "MCP10",
-        }
-    }
-
-    /// Returns the title.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Mcp01 => "Token Mismanagement & Secret Exposure",
-            Self::Mcp02 => "Privilege Escalation via Scope Creep",
-            Self::Mcp03 => "Tool Poisoning",
-            Self::Mcp04 => "Software Supply Chain Attacks & Dependency Tampering",
-            Self::Mcp05 => "Command Injection & Execution",
-            Self::Mcp06 => "Intent Flow Subversion",
-            Self::Mcp07 => "Insufficient Authentication & Authorization",
-            Self::Mcp08 => "Lack of Audit and Telemetry",
-            Self::Mcp09 => "Shadow MCP Servers",
-            Self::Mcp10 => "Context Injection & Over-Sharing",
-        }
-    }
+categories! {
+    Mcp01 "MCP01" "Token Mismanagement & Secret Exposure"
+    Mcp02 "MCP02" "Privilege Escalation via Scope Creep"
+    Mcp03 "MCP03" "Tool Poisoning"
+    Mcp04 "MCP04" "Software Supply Chain Attacks & Dependency Tampering"
+    Mcp05 "MCP05" "Command Injection & Execution"
+    Mcp06 "MCP06" "Intent Flow Subversion"
+    Mcp07 "MCP07" "Insufficient Authentication & Authorization"
+    Mcp08 "MCP08" "Lack of Audit and Telemetry"
+    Mcp09 "MCP09" "Shadow MCP Servers"
+    Mcp10 "MCP10" "Context Injection & Over-Sharing"
 }
 
 impl Serialize for Category {

@@ -7,8 +7,15 @@ use mcp_proto::{DeprecatedFeature, Version};
 use serde::{Serialize, Serializer};
 
 use super::profile::{Category, Profile};
-use super::rules::{self, Rule, Severity};
+use super::rules::{Rule, Severity, all, rules_of};
 use super::texts::without_secrets;
+
+rules_of! {
+    RULES
+    DEPRECATED "deprecated-feature" Note [Spec Hosted] ["LOG-015" "ROOT-013" "SAMP-026" "AUTH-018"]
+        "a server uses no feature that the specification deprecates"
+        "migrate before the earliest removal"
+}
 
 /// Collects findings. All steps of a check add to it.
 pub(super) struct CheckReport {
@@ -102,7 +109,7 @@ impl CheckReport {
             "{feature} ({decision}); earliest removal: {removal}; use instead: {}",
             feature.replacement()
         );
-        self.add(rules::DEPRECATED, "the server", what);
+        self.add(DEPRECATED, "the server", what);
     }
 
     fn insert(&self, new: Finding) {
@@ -139,7 +146,7 @@ impl CheckReport {
     pub(super) fn finish(self, profile: Profile, supported: Vec<Version>) -> Report {
         let mut findings = self.findings.into_inner();
         for (check, more) in self.omitted.into_inner() {
-            let rule = rules::ALL.iter().copied().find(|rule| rule.check == check);
+            let rule = all().find(|rule| rule.check == check);
             findings.extend(rule.map(|rule| Finding {
                 rule,
                 revisions: Vec::new(),
@@ -149,7 +156,7 @@ impl CheckReport {
             }));
         }
         findings.retain(|finding| finding.rule.is_in(profile));
-        let row = |rule: &'static Rule| rules::ALL.iter().position(|other| *other == rule);
+        let row = |rule: &'static Rule| all().position(|other| other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
             finding.revisions.sort_unstable();

@@ -1,13 +1,85 @@
 //! Checks with valid and invalid requests.
 
 use mcp_proto::router::template::{Template, VariablePolicy};
-use mcp_proto::{RawJson, Version};
+use mcp_proto::{EntryKind, RawJson, Version};
 use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, ProvokedAnswers};
-use super::lists::{ListKind, ServerLists};
-use super::rules::{self, Rule};
+use super::lists::{DECLARED_NOT_SERVED, SERVED_NOT_DECLARED, ServerLists, UNDECLARED_CODE};
+use super::messages::NOTIFICATION_ANSWERED;
+use super::modern::REMOVED_METHOD;
+use super::rules::{Rule, rules_of};
 use super::{has_code, method_location};
+
+rules_of! {
+    RULES
+    PING "ping" Error [Spec Hosted] ["PING-002"]
+        "`ping` is answered with an empty result"
+        "answer with `{}`"
+    PARALLEL "parallel" Error [Spec Hosted] ["STDIO-010"]
+        "several requests may be in flight"
+        "read the next request while others are running, or answer them in turn"
+    UNKNOWN_METHOD "unknown-method" Error [Spec Hosted] ["ERR-002"]
+        "an unknown method is refused with -32601"
+        "refuse it with that code"
+    PARSE_ERROR "parse-error" Error [Spec Hosted] ["ERR-023"]
+        "invalid JSON gets -32700, if it is answered at all"
+        "use that code"
+    NULL_ID "null-id" Note [Spec] ["BASE-013"]
+        "from 2025-11-25 on, an error about an unreadable message has no `id`"
+        "leave `id` out"
+    ENVELOPE_ACCEPTED "envelope-accepted" Warning [Spec Hosted] ["BASE-001" "BASE-004" "BASE-007"]
+        "requests that violate JSON-RPC are not served"
+        "check `jsonrpc`, `id` and `params` before the method"
+    ENVELOPE_CODE "envelope-code" Warning [Spec Hosted] ["ERR-001" "BASE-001"]
+        "requests that violate JSON-RPC are refused with -32600, invalid params with -32602"
+        "use that code"
+    ENVELOPE_SILENT "envelope-silent" Note [Spec] ["BASE-001"]
+        "requests that violate JSON-RPC are refused rather than ignored"
+        "answer with -32600, so that the client need not wait"
+    PARAMS_ACCEPTED "params-accepted" Error [Spec Hosted] Mcp05 ["TOOL-021" "RES-005" "PROMPT-004"]
+        "requests without required params are refused"
+        "check the params first"
+    PARAMS_CODE "params-code" Warning [Spec Hosted] ["ERR-001" "ERR-018"]
+        "requests without required params are refused with -32602"
+        "use that code"
+    BATCH_REFUSED "batch-refused" Error [Spec Hosted] ["BATCH-001" "BATCH-007"]
+        "batches are supported in 2025-03-26"
+        "answer each request of the array"
+    BATCH_ACCEPTED "batch-accepted" Warning [Spec Hosted] ["BATCH-004"]
+        "batches are refused in revisions without them"
+        "refuse arrays with -32600"
+    UNKNOWN_TOOL_ACCEPTED "unknown-tool-accepted" Error [Spec Hosted] Mcp05 ["TOOL-021"]
+        "a call of an unknown tool fails"
+        "refuse it with -32602"
+    UNKNOWN_TOOL_RESULT "unknown-tool-result" Warning [Spec Hosted] ["TOOL-024" "ERR-018"]
+        "a call of an unknown tool is refused with an error, not with a result with `isError`"
+        "refuse it with -32602"
+    UNKNOWN_TOOL_CODE "unknown-tool-code" Warning [Spec Hosted] ["ERR-018"]
+        "a call of an unknown tool is refused with -32602"
+        "use that code"
+    UNKNOWN_PROMPT "unknown-prompt" Warning [Spec Hosted] ["PROMPT-010" "ERR-018"]
+        "an unknown prompt is refused with -32602"
+        "refuse it with that code"
+    PROMPT_ARGUMENT "prompt-argument" Warning [Spec Hosted] ["PROMPT-010" "PROMPT-011"]
+        "a prompt without an argument that it requires is refused with -32602"
+        "check the required arguments first"
+    UNKNOWN_RESOURCE "unknown-resource" Warning [Spec Hosted] ["RES-015" "ERR-010"]
+        "an unknown resource is refused with -32002 in the legacy era"
+        "refuse it with that code, and with the URI in `data.uri`"
+    UNKNOWN_RESOURCE_MODERN "unknown-resource-modern" Error [Spec Hosted] ["RES-016" "RES-017"]
+        "an unknown resource is refused with -32602 in the modern era"
+        "refuse it with that code, and with the URI in `data.uri`"
+    RESOURCE_DATA "resource-data" Note [Spec] ["RES-015" "RES-016"]
+        "the error about an unknown resource has its URI in `data.uri`"
+        "add `data.uri`"
+    LOG_LEVEL "log-level" Warning [Spec Hosted] ["LOG-006"]
+        "an unknown log level is refused with -32602"
+        "refuse it with that code"
+    COMPLETION_REF "completion-ref" Warning [Spec Hosted] ["COMP-007"]
+        "completions for an unknown prompt are refused with -32602"
+        "refuse it with that code"
+}
 
 /// Runs all checks of this module.
 pub(super) fn check_requests(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
@@ -29,13 +101,10 @@ fn check_ping(conversation: &mut CheckConversation<'_>) {
     let answer = conversation.request("ping", Value::Null);
     let location = "`ping`";
     if conversation.is_modern() {
-        let what = match answer {
-            CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
-            CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
-            CheckAnswer::Result(_) => "it was answered with a result".into(),
-            CheckAnswer::None => return,
-        };
-        return conversation.report.add(rules::REMOVED_METHOD, location, what);
+        if let Some(what) = answer.other_than(-32601) {
+            conversation.report.add(REMOVED_METHOD, location, what);
+        }
+        return;
     }
     let what = match answer {
         CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
@@ -47,7 +116,7 @@ fn check_ping(conversation: &mut CheckConversation<'_>) {
         }
         CheckAnswer::None => return,
     };
-    conversation.report.add(rules::PING, location, what);
+    conversation.report.add(PING, location, what);
 }
 
 /// Sends ids that a server may confuse with others.
@@ -62,25 +131,21 @@ fn check_burst(conversation: &mut CheckConversation<'_>) {
     let method = conversation.safe_method();
     if let Some(answered) = conversation.burst(method, BURST_SIZE).filter(|answered| *answered < BURST_SIZE) {
         let what = format!("of {BURST_SIZE} requests sent at once, {answered} were answered");
-        conversation.report.add(rules::PARALLEL, &method_location(method), what);
+        conversation.report.add(PARALLEL, &method_location(method), what);
     }
 }
 
 fn check_unknown_method(conversation: &mut CheckConversation<'_>) {
-    let what = match conversation.request("mcp-probe/unknown", Value::Null) {
-        CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
-        CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
-        CheckAnswer::Result(_) => "it was answered with a result".into(),
-        CheckAnswer::None => return,
-    };
-    conversation.report.add(rules::UNKNOWN_METHOD, "an unknown method", what);
+    if let Some(what) = conversation.request("mcp-probe/unknown", Value::Null).other_than(-32601) {
+        conversation.report.add(UNKNOWN_METHOD, "an unknown method", what);
+    }
 }
 
 fn check_missing_params(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
     let rows = [
-        (ListKind::Tools, "tools/call"),
-        (ListKind::Resources, "resources/read"),
-        (ListKind::Prompts, "prompts/get"),
+        (EntryKind::Tool, "tools/call"),
+        (EntryKind::Resource, "resources/read"),
+        (EntryKind::Prompt, "prompts/get"),
     ];
     for (kind, method) in rows {
         if !lists.has(kind) {
@@ -92,16 +157,16 @@ fn check_missing_params(conversation: &mut CheckConversation<'_>, lists: &Server
             CheckAnswer::Error(failed) if conversation.is_refused_with(failed, -32602) => {}
             CheckAnswer::Error(failed) => {
                 conversation.report.add(
-                    rules::PARAMS_CODE,
+                    PARAMS_CODE,
                     &location,
                     format!("it got the error {}", failed.summary()),
                 );
             }
             CheckAnswer::Result(_) if is_tool_error(&answer) => {
-                conversation.report.add(rules::PARAMS_CODE, &location, "it got a result with `isError`");
+                conversation.report.add(PARAMS_CODE, &location, "it got a result with `isError`");
             }
             CheckAnswer::Result(_) => {
-                conversation.report.add(rules::PARAMS_ACCEPTED, &location, "it was answered with a result");
+                conversation.report.add(PARAMS_ACCEPTED, &location, "it was answered with a result");
             }
             CheckAnswer::None => {}
         }
@@ -114,7 +179,7 @@ fn is_tool_error(answer: &CheckAnswer) -> bool {
 }
 
 fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
-    if lists.has(ListKind::Tools) {
+    if lists.has(EntryKind::Tool) {
         // The tool does not exist, so nothing is called.
         let answer = conversation.request("tools/call", json!({"name": UNKNOWN_NAME, "arguments": {}}));
         let location = "`tools/call` with an unknown tool";
@@ -122,38 +187,25 @@ fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerL
             CheckAnswer::Error(failed) if has_code(failed, -32602) => {}
             CheckAnswer::Error(failed) => {
                 conversation.report.add(
-                    rules::UNKNOWN_TOOL_CODE,
+                    UNKNOWN_TOOL_CODE,
                     location,
                     format!("it got the error {}", failed.summary()),
                 );
             }
             CheckAnswer::Result(_) if is_tool_error(&answer) => {
-                conversation.report.add(
-                    rules::UNKNOWN_TOOL_RESULT,
-                    location,
-                    "it got a result with `isError`",
-                );
+                conversation.report.add(UNKNOWN_TOOL_RESULT, location, "it got a result with `isError`");
             }
             CheckAnswer::Result(_) => {
-                conversation.report.add(
-                    rules::UNKNOWN_TOOL_ACCEPTED,
-                    location,
-                    "it was answered with a result",
-                );
+                conversation.report.add(UNKNOWN_TOOL_ACCEPTED, location, "it was answered with a result");
             }
             CheckAnswer::None => {}
         }
     }
-    if lists.has(ListKind::Prompts) {
+    if lists.has(EntryKind::Prompt) {
         let answer = conversation.request("prompts/get", json!({"name": UNKNOWN_NAME}));
-        expect_error(
-            conversation,
-            &answer,
-            (rules::UNKNOWN_PROMPT, -32602),
-            "`prompts/get` with an unknown prompt",
-        );
+        expect_error(conversation, &answer, (UNKNOWN_PROMPT, -32602), "`prompts/get` with an unknown prompt");
     }
-    if lists.has(ListKind::Resources) {
+    if lists.has(EntryKind::Resource) {
         check_unknown_resource(conversation, lists);
     }
 }
@@ -165,13 +217,9 @@ fn expect_error(
     (rule, code): (&'static Rule, i64),
     location: &str,
 ) {
-    let what = match answer {
-        CheckAnswer::Error(failed) if has_code(failed, code) => return,
-        CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
-        CheckAnswer::Result(_) => "it was answered with a result".into(),
-        CheckAnswer::None => return,
-    };
-    conversation.report.add(rule, location, what);
+    if let Some(what) = answer.other_than(code) {
+        conversation.report.add(rule, location, what);
+    }
 }
 
 fn check_unknown_resource(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
@@ -182,20 +230,17 @@ fn check_unknown_resource(conversation: &mut CheckConversation<'_>, lists: &Serv
             template.match_uri(UNKNOWN_URI, VariablePolicy::dangerously_off()).is_ok()
         })
     };
-    if lists.entries(ListKind::Templates).iter().any(taken) {
+    if lists.entries(EntryKind::ResourceTemplate).iter().any(taken) {
         return;
     }
     let location = "`resources/read` with an unknown resource";
-    let rule = if conversation.is_modern() {
-        (rules::UNKNOWN_RESOURCE_MODERN, -32602)
-    } else {
-        (rules::UNKNOWN_RESOURCE, -32002)
-    };
+    let rule =
+        if conversation.is_modern() { (UNKNOWN_RESOURCE_MODERN, -32602) } else { (UNKNOWN_RESOURCE, -32002) };
     let answer = conversation.request("resources/read", json!({"uri": UNKNOWN_URI}));
     if let CheckAnswer::Error(failed) = &answer {
         if failed.data["uri"] != UNKNOWN_URI {
             let what = format!("`data.uri` is {}", failed.data["uri"]);
-            conversation.report.add(rules::RESOURCE_DATA, location, what);
+            conversation.report.add(RESOURCE_DATA, location, what);
         }
     }
     expect_error(conversation, &answer, rule, location);
@@ -207,14 +252,14 @@ fn check_prompt_arguments(conversation: &mut CheckConversation<'_>, lists: &Serv
         let arguments = prompt["arguments"].as_array();
         arguments.is_some_and(|arguments| arguments.iter().any(|argument| argument["required"] == true))
     };
-    let prompts = lists.entries(ListKind::Prompts).iter().filter_map(|prompt| prompt.parse::<Value>().ok());
+    let prompts = lists.entries(EntryKind::Prompt).iter().filter_map(|prompt| prompt.parse::<Value>().ok());
     for prompt in prompts.filter(requires).take(MAX_PROMPTS) {
         let Some(name) = prompt["name"].as_str() else { continue };
         let answer = conversation.request("prompts/get", json!({"name": name}));
         expect_error(
             conversation,
             &answer,
-            (rules::PROMPT_ARGUMENT, -32602),
+            (PROMPT_ARGUMENT, -32602),
             &format!("prompt `{name}` without arguments"),
         );
     }
@@ -231,7 +276,7 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
             expect_error(
                 conversation,
                 &answer,
-                (rules::COMPLETION_REF, -32602),
+                (COMPLETION_REF, -32602),
                 "`completion/complete` with an unknown prompt",
             );
         }
@@ -244,12 +289,7 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
         .is_some()
     {
         let answer = conversation.request("logging/setLevel", json!({"level": "mcp-probe"}));
-        expect_error(
-            conversation,
-            &answer,
-            (rules::LOG_LEVEL, -32602),
-            "`logging/setLevel` with an unknown level",
-        );
+        expect_error(conversation, &answer, (LOG_LEVEL, -32602), "`logging/setLevel` with an unknown level");
     }
     if conversation.capabilities["resources"]["subscribe"] == true {
         if let CheckAnswer::Error(failed) =
@@ -257,7 +297,7 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
         {
             if has_code(&failed, -32601) {
                 let what = "`resources.subscribe` is declared, and it is refused with -32601";
-                conversation.report.add(rules::DECLARED_NOT_SERVED, "`resources/subscribe`", what);
+                conversation.report.add(DECLARED_NOT_SERVED, "`resources/subscribe`", what);
             }
         } else {
             conversation.request("resources/unsubscribe", json!({"uri": UNKNOWN_URI}));
@@ -278,16 +318,16 @@ fn request_with_capability(
     let (rule, what) = match (declared, &answer) {
         (_, CheckAnswer::None) => return None,
         (true, _) if missing => {
-            (rules::DECLARED_NOT_SERVED, format!("`{capability}` is declared, and it is refused with -32601"))
+            (DECLARED_NOT_SERVED, format!("`{capability}` is declared, and it is refused with -32601"))
         }
         (true, _) => return Some(answer),
         (false, _) if missing => return None,
         (false, CheckAnswer::Error(failed)) => (
-            rules::UNDECLARED_CODE,
+            UNDECLARED_CODE,
             format!("`{capability}` is not declared, and it gets the error {}", failed.summary()),
         ),
         (false, _) => {
-            (rules::SERVED_NOT_DECLARED, format!("there is an answer, and `{capability}` is not declared"))
+            (SERVED_NOT_DECLARED, format!("there is an answer, and `{capability}` is not declared"))
         }
     };
     conversation.report.add(rule, &method_location(method), what);
@@ -301,9 +341,9 @@ fn check_notification(conversation: &mut CheckConversation<'_>) {
     let provoked = conversation.provoke(line.to_string().as_bytes(), None, location);
     if let Some(failed) = provoked.errors_without_id.first() {
         let what = format!("it got the error {}", failed.summary());
-        conversation.report.add(rules::NOTIFICATION_ANSWERED, location, what);
+        conversation.report.add(NOTIFICATION_ANSWERED, location, what);
     } else if provoked.has_result_without_id {
-        conversation.report.add(rules::NOTIFICATION_ANSWERED, location, "it was answered with a result");
+        conversation.report.add(NOTIFICATION_ANSWERED, location, "it was answered with a result");
     }
 }
 
@@ -331,7 +371,7 @@ fn check_parse_error(conversation: &CheckConversation<'_>, provoked: &ProvokedAn
     let answer = match &provoked.answer {
         Some(CheckAnswer::Error(failed)) => Some(failed),
         Some(CheckAnswer::Result(_)) => {
-            return conversation.report.add(rules::PARSE_ERROR, location, "it was answered with a result");
+            return conversation.report.add(PARSE_ERROR, location, "it was answered with a result");
         }
         _ => None,
     };
@@ -341,11 +381,7 @@ fn check_parse_error(conversation: &CheckConversation<'_>, provoked: &ProvokedAn
         .chain(answer)
         .find(|failed| !conversation.is_refused_with(failed, -32700) && !has_code(failed, -32600));
     if let Some(failed) = odd {
-        conversation.report.add(
-            rules::PARSE_ERROR,
-            location,
-            format!("it got the error {}", failed.summary()),
-        );
+        conversation.report.add(PARSE_ERROR, location, format!("it got the error {}", failed.summary()));
     }
 }
 
@@ -353,7 +389,7 @@ fn check_null_ids(conversation: &CheckConversation<'_>, provoked: &ProvokedAnswe
     if conversation.version() >= Version::V2025_11_25
         && provoked.errors_without_id.iter().any(|failed| failed.has_id)
     {
-        conversation.report.add(rules::NULL_ID, location, "the error has a null `id`");
+        conversation.report.add(NULL_ID, location, "the error has a null `id`");
     }
 }
 
@@ -391,17 +427,17 @@ fn check_envelopes(conversation: &mut CheckConversation<'_>) {
             _ => provoked.errors_without_id.first(),
         };
         if matches!(&provoked.answer, Some(CheckAnswer::Result(_))) || provoked.has_result_without_id {
-            conversation.report.add(rules::ENVELOPE_ACCEPTED, location, "it was answered with a result");
+            conversation.report.add(ENVELOPE_ACCEPTED, location, "it was answered with a result");
         } else if let Some(failed) = failed {
             if !conversation.is_refused_with(failed, code) && !has_code(failed, -32600) {
                 conversation.report.add(
-                    rules::ENVELOPE_CODE,
+                    ENVELOPE_CODE,
                     location,
                     format!("it got the error {}", failed.summary()),
                 );
             }
         } else if !null && provoked.answer.is_none() && conversation.is_running() {
-            conversation.report.add(rules::ENVELOPE_SILENT, location, "it was not answered");
+            conversation.report.add(ENVELOPE_SILENT, location, "it was not answered");
         }
     }
 }
@@ -419,10 +455,10 @@ fn check_batch(conversation: &mut CheckConversation<'_>) {
     let answered = matches!(&provoked.answer, Some(CheckAnswer::Result(_)));
     if version == Version::V2025_03_26 {
         if !answered && conversation.is_running() {
-            conversation.report.add(rules::BATCH_REFUSED, "a batch", "the request in it got no result");
+            conversation.report.add(BATCH_REFUSED, "a batch", "the request in it got no result");
         }
     } else if answered {
-        conversation.report.add(rules::BATCH_ACCEPTED, "a batch", "the request in it was answered");
+        conversation.report.add(BATCH_ACCEPTED, "a batch", "the request in it was answered");
     }
 }
 

@@ -5,9 +5,50 @@ use mcp_proto::{RawJson, Version};
 use mcp_std::schema::JsonSchemaValidator;
 use serde_json::{Map, Value};
 
+use super::entries::NO_ARGUMENT_DESCRIPTION;
 use super::handshake::describe_missing;
 use super::report::CheckReport;
-use super::rules;
+use super::rules::rules_of;
+
+rules_of! {
+    RULES
+    INPUT_SCHEMA "input-schema" Error [Spec Hosted] ["TOOL-007"]
+        "each tool has an `inputSchema` that is an object with `\"type\":\"object\"`"
+        "write `{\"type\":\"object\",\"additionalProperties\":false}` for a tool without parameters"
+    OUTPUT_SCHEMA "output-schema" Error [Spec Hosted] ["TOOL-009"]
+        "an `outputSchema` is an object; before 2026-07-28 it has `\"type\":\"object\"`"
+        "wrap the result into an object, or leave the schema out"
+    SCHEMA_INVALID "schema-invalid" Error [Spec Hosted] ["SCHEMA-005"]
+        "schemas are valid in their dialect"
+        "correct the schema"
+    SCHEMA_DIALECT "schema-dialect" Note [Spec] ["SCHEMA-002" "SCHEMA-004"]
+        "schemas use 2020-12, which all clients support, or draft-07, which most clients support"
+        "write it in 2020-12"
+    SCHEMA_DRAFT_07 "schema-draft-07" Warning [Spec Hosted] ["SCHEMA-001" "SCHEMA-005"]
+        "a schema that does not name its dialect is valid in 2020-12"
+        "add `\"$schema\":\"http://json-schema.org/draft-07/schema#\"`, or write it in 2020-12"
+    SCHEMA_REFERENCE "schema-reference" Warning [Spec Hosted] Mcp04 ["SCHEMA-006" "SCHEMA-008"]
+        "schemas have no external references, because clients do not fetch them"
+        "put the target under `$defs`"
+    SCHEMA_LIMIT "schema-limit" Note [Spec] ["SCHEMA-009"]
+        "schemas are small enough for clients to accept"
+        "make it smaller"
+    SCHEMA_UNCHECKED "schema-unchecked" Note [Spec] ["SCHEMA-009"]
+        "schemas use only patterns and references that every client supports"
+        "avoid look-around and back-references in patterns, and avoid `$id` in subschemas"
+    SCHEMA_REQUIRED "schema-required" Note [Spec] ["SCHEMA-005"]
+        "required members are declared in `properties`"
+        "declare them"
+    SCHEMA_IMPOSSIBLE "schema-impossible" Warning [Spec Hosted] ["SCHEMA-005"]
+        "at least one value fits a schema"
+        "declare the required members, or allow additional ones"
+    CONSTRAINTS_UNSEEN "constraints-unseen" Note [Spec] ["TOOL-032"]
+        "what a schema says of ranges, lengths and patterns is checked by the server, which no request of this check shows"
+        "check them in the tool, or validate arguments by the schema: the types of a language often do not, and clients need not"
+    NO_PARAMETERS "no-parameters" Note [Spec] ["TOOL-008"]
+        "a tool without parameters has `\"additionalProperties\":false`"
+        "add it"
+}
 
 /// Checks one schema of a tool.
 pub(super) fn check_schema(
@@ -20,7 +61,7 @@ pub(super) fn check_schema(
     let input = which == "inputSchema";
     let value: Value = schema.and_then(|schema| schema.parse().ok()).unwrap_or_default();
     let location = format!("{tool} {which}");
-    let shape = if input { rules::INPUT_SCHEMA } else { rules::OUTPUT_SCHEMA };
+    let shape = if input { INPUT_SCHEMA } else { OUTPUT_SCHEMA };
     let (Some(raw), Some(members)) = (schema, value.as_object()) else {
         return report.add(
             shape,
@@ -37,7 +78,7 @@ pub(super) fn check_schema(
     if input {
         check_descriptions(report, &location, members);
         if version >= Version::V2025_11_25 && accepts_anything(members) {
-            report.add(rules::NO_PARAMETERS, &location, "it takes no parameters but allows additional ones");
+            report.add(NO_PARAMETERS, &location, "it takes no parameters but allows additional ones");
         }
     }
 }
@@ -46,40 +87,36 @@ fn check_validity(report: &CheckReport, version: Version, location: &str, raw: &
     let Err(error) = JsonSchemaValidator::new().compile(raw).map(drop) else { return };
     match &error {
         SchemaError::Dialect(dialect) => {
-            report.add(rules::SCHEMA_DIALECT, location, format!("its dialect is {dialect:?}"));
+            report.add(SCHEMA_DIALECT, location, format!("its dialect is {dialect:?}"));
         }
         SchemaError::Reference(to) => {
             let own = schema["$id"].as_str().is_some_and(|id| !id.is_empty() && to.starts_with(id));
             if own || !has_reference(schema, to) {
                 let what =
                     format!("it was not checked, because subschemas with an `$id` are not followed: {to:?}");
-                report.add(rules::SCHEMA_UNCHECKED, location, what);
+                report.add(SCHEMA_UNCHECKED, location, what);
             } else {
-                report.add(rules::SCHEMA_REFERENCE, location, format!("it refers to {to:?}"));
+                report.add(SCHEMA_REFERENCE, location, format!("it refers to {to:?}"));
             }
         }
         SchemaError::Limit(what) => {
             report.add(
-                rules::SCHEMA_LIMIT,
+                SCHEMA_LIMIT,
                 location,
                 format!("it was not checked, because it exceeds a limit: {what}"),
             );
         }
         _ if compiles(&without_patterns(schema.clone())) => {
             let what = format!("a pattern is invalid, or needs backtracking: {error}");
-            report.add(rules::SCHEMA_UNCHECKED, location, what);
+            report.add(SCHEMA_UNCHECKED, location, what);
         }
         _ if schema.get("$schema").is_none() && compiles(&as_draft_07(schema.clone())) => {
             // Only these revisions define a default dialect.
             if version >= Version::V2025_11_25 {
-                report.add(
-                    rules::SCHEMA_DRAFT_07,
-                    location,
-                    format!("it is valid in draft-07 only: {error}"),
-                );
+                report.add(SCHEMA_DRAFT_07, location, format!("it is valid in draft-07 only: {error}"));
             }
         }
-        _ => report.add(rules::SCHEMA_INVALID, location, format!("it {error}")),
+        _ => report.add(SCHEMA_INVALID, location, format!("it {error}")),
     }
 }
 
@@ -129,13 +166,9 @@ fn check_required(report: &CheckReport, location: &str, at: &str, schema: &Map<S
         let patterns = schema.contains_key("patternProperties");
         if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !patterns {
             let what = format!("`{name}` is required but not allowed: no value fits");
-            report.add(rules::SCHEMA_IMPOSSIBLE, &schema_location, what);
+            report.add(SCHEMA_IMPOSSIBLE, &schema_location, what);
         } else if !patterns && !APPLICATOR_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword)) {
-            report.add(
-                rules::SCHEMA_REQUIRED,
-                &schema_location,
-                format!("`{name}` is required but not declared"),
-            );
+            report.add(SCHEMA_REQUIRED, &schema_location, format!("`{name}` is required but not declared"));
         }
     }
     for (name, inner) in properties.into_iter().flatten() {
@@ -161,7 +194,7 @@ fn check_descriptions(report: &CheckReport, location: &str, schema: &Map<String,
         properties.into_iter().flatten().filter(bare).map(|(name, _)| format!("`{name}`")).collect();
     if !bare.is_empty() {
         let what = format!("arguments without `description`: {}", bare.join(", "));
-        report.add(rules::NO_ARGUMENT_DESCRIPTION, location, what);
+        report.add(NO_ARGUMENT_DESCRIPTION, location, what);
     }
 }
 

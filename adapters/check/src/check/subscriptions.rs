@@ -3,16 +3,30 @@
 use serde_json::{Map, Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, ListenOutcome};
+use super::lists::DECLARED_NOT_SERVED;
 use super::messages::value_kind;
-use super::rules::{self, Rule};
+use super::rules::{Rule, rules_of};
 use super::{has_code, method_location};
+
+rules_of! {
+    RULES
+    SUBSCRIPTION "subscription" Error [Spec Hosted] ["SUB-004" "SUB-006"]
+        "a subscription is acknowledged with its honoured parts, before any other message about it"
+        "send `notifications/subscriptions/acknowledged` first, with `notifications`"
+    SUBSCRIPTION_ID "subscription-id" Error [Spec Hosted] ["SUB-008"]
+        "each notification of a subscription has the id of its request in `_meta`"
+        "add `io.modelcontextprotocol/subscriptionId`, with the unchanged id"
+    SUBSCRIPTION_FILTER "subscription-filter" Error [Spec Hosted] ["SUB-003" "SUB-006"]
+        "a subscription covers only what was requested"
+        "acknowledge the filter or a part of it"
+}
 
 /// Lists with a `listChanged` capability, and their names in a filter.
 const LIST_FILTERS: [(&str, &str); 3] =
     [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
 const LISTEN: &str = "subscriptions/listen";
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
-const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+const ID_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Subscribes to the lists whose changes the server declares to report.
 pub(super) fn check_subscriptions(conversation: &mut CheckConversation<'_>) {
@@ -35,39 +49,31 @@ pub(super) fn check_subscriptions(conversation: &mut CheckConversation<'_>) {
     match answer {
         Some(CheckAnswer::Error(failed)) if has_code(&failed, -32601) => {
             let what = "`listChanged` is declared, and it is refused with -32601";
-            return found(rules::DECLARED_NOT_SERVED, what.into());
+            return found(DECLARED_NOT_SERVED, what.into());
         }
         Some(CheckAnswer::Error(failed)) => {
-            return found(rules::SUBSCRIPTION, format!("it got the error {}", failed.summary()));
+            return found(SUBSCRIPTION, format!("it got the error {}", failed.summary()));
         }
         Some(CheckAnswer::Result(_)) if notifications.is_empty() => {
-            return found(
-                rules::SUBSCRIPTION,
-                "it was answered with a result, and never acknowledged".into(),
-            );
+            return found(SUBSCRIPTION, "it was answered with a result, and never acknowledged".into());
         }
         // Ended gracefully, or still open. An unusable answer has already been reported.
         _ => {}
     }
     let Some((method, params)) = notifications.first() else {
-        return found(rules::SUBSCRIPTION, format!("no `{ACKNOWLEDGED}` came"));
+        return found(SUBSCRIPTION, format!("no `{ACKNOWLEDGED}` came"));
     };
     if method != ACKNOWLEDGED {
-        return found(rules::SUBSCRIPTION, format!("`{method}` came before `{ACKNOWLEDGED}`"));
+        return found(SUBSCRIPTION, format!("`{method}` came before `{ACKNOWLEDGED}`"));
     }
-    if let Some((method, params)) =
-        notifications.iter().find(|(_, params)| params["_meta"][SUBSCRIPTION_ID] != id)
-    {
-        let what = format!(
-            "`{SUBSCRIPTION_ID}` of `{method}` is {}, and the id is {id}",
-            params["_meta"][SUBSCRIPTION_ID]
-        );
-        found(rules::SUBSCRIPTION_ID, what);
+    if let Some((method, params)) = notifications.iter().find(|(_, params)| params["_meta"][ID_KEY] != id) {
+        let what = format!("`{ID_KEY}` of `{method}` is {}, and the id is {id}", params["_meta"][ID_KEY]);
+        found(SUBSCRIPTION_ID, what);
     }
     let Some(honoured) = params["notifications"].as_object() else {
         let what =
             format!("`notifications` of the acknowledgement is {}", value_kind(&params["notifications"]));
-        return found(rules::SUBSCRIPTION, what);
+        return found(SUBSCRIPTION, what);
     };
     let is_something = |value: &Value| match value {
         Value::Bool(is) => *is,
@@ -77,10 +83,10 @@ pub(super) fn check_subscriptions(conversation: &mut CheckConversation<'_>) {
     for (name, _) in
         honoured.iter().filter(|(name, value)| !filter.contains_key(*name) && is_something(value))
     {
-        found(rules::SUBSCRIPTION_FILTER, format!("`{name}` is acknowledged but was not requested"));
+        found(SUBSCRIPTION_FILTER, format!("`{name}` is acknowledged but was not requested"));
     }
     for (list, name) in declared.iter().filter(|(_, name)| honoured.get(*name) != Some(&json!(true))) {
         let what = format!("`{list}.listChanged` is declared, and `{name}` is not acknowledged");
-        found(rules::DECLARED_NOT_SERVED, what);
+        found(DECLARED_NOT_SERVED, what);
     }
 }

@@ -2,15 +2,41 @@
 
 use alloc::collections::BTreeMap;
 
-use mcp_proto::RawJson;
+use mcp_proto::{EntryKind, RawJson};
 use serde_json::Value;
 
 use super::conversation::CheckConversation;
-use super::lists::{ListKind, ServerLists};
+use super::lists::{LISTS, ServerLists, key_member};
 use super::profile::Profile;
 use super::report::{CheckReport, clip};
-use super::rules;
+use super::rules::rules_of;
 use mcp_proto_trace::escape;
+
+rules_of! {
+    RULES
+    HIDDEN_TEXT "hidden-text" Warning [] Mcp03 []
+        "texts for models have nothing that people do not see"
+        "remove invisible characters and HTML comments"
+    INSTRUCTIONS_IN_TEXT "instructions-in-text" Warning [] Mcp03 Mcp06 []
+        "descriptions say what an entry does, and give the model no orders about other things"
+        "describe the entry; before you trust a server of others, ask why it says this"
+    SECRET_FILES "secret-files" Warning [] Mcp03 Mcp01 []
+        "texts for models name no files with secrets"
+        "leave them out: a model that reads them may pass their content on"
+    TOOL_LOOKALIKE "tool-lookalike" Warning [] Mcp03 []
+        "the names of tools cannot be mistaken for each other"
+        "rename one of them"
+    SECRET_LISTED "secret-listed" Error [] Mcp01 Mcp10 []
+        "lists have no keys, tokens or passwords"
+        "revoke the secret, and remove it"
+}
+
+rules_of! {
+    TOOLS
+    TOOL_RUNS_COMMANDS "tool-runs-commands" Note [] Mcp05 ["TOOL-032"]
+        "tools take no commands or code to run"
+        "offer the operations themselves; otherwise run them in a sandbox, and let the user confirm each"
+}
 
 /// Checks the texts of all entries, and the instructions.
 pub(super) fn check_texts(conversation: &CheckConversation<'_>, lists: &ServerLists) {
@@ -19,22 +45,22 @@ pub(super) fn check_texts(conversation: &CheckConversation<'_>, lists: &ServerLi
     }
     let report = conversation.report;
     check_text(report, "the instructions", "", &conversation.instructions);
-    for kind in ListKind::ALL {
+    for kind in LISTS {
         for (index, raw) in lists.entries(kind).iter().enumerate() {
             let value: Value = raw.parse().unwrap_or_default();
             // The number says where a secret is that the report does not print.
-            let key = value[kind.key()].as_str().filter(|key| find_secret(key).is_none());
+            let key = value[key_member(kind)].as_str().filter(|key| find_secret(key).is_none());
             let name = key.map_or_else(|| (index + 1).to_string(), |key| format!("`{key}`"));
-            let location = format!("{} {name}", kind.singular());
+            let location = format!("{} {name}", kind);
             for (member, value) in value.as_object().into_iter().flatten() {
                 visit_texts(member, value, &mut |text| check_text(report, &location, member, text));
             }
-            if kind == ListKind::Tools {
+            if kind == EntryKind::Tool {
                 check_arguments(report, &location, &value);
             }
         }
     }
-    check_lookalikes(report, lists.entries(ListKind::Tools));
+    check_lookalikes(report, lists.entries(EntryKind::Tool));
 }
 
 /// Visits all strings of a value, also the names of members.
@@ -73,16 +99,16 @@ fn visit_texts<'v>(member: &str, value: &'v Value, visitor: &mut impl FnMut(&'v 
 fn check_text(report: &CheckReport, location: &str, member: &str, text: &str) {
     let place = if member.is_empty() { String::new() } else { format!("`{member}` has ") };
     if let Some(kind) = find_secret(text) {
-        return report.add(rules::SECRET_LISTED, location, format!("{place}{kind}"));
+        return report.add(SECRET_LISTED, location, format!("{place}{kind}"));
     }
     if let Some(hidden) = find_hidden(text) {
-        report.add(rules::HIDDEN_TEXT, location, format!("{place}{hidden}"));
+        report.add(HIDDEN_TEXT, location, format!("{place}{hidden}"));
     }
     if let Some(order) = find_order(text) {
-        report.add(rules::INSTRUCTIONS_IN_TEXT, location, format!("{place}{:?}", clip(&order, 80)));
+        report.add(INSTRUCTIONS_IN_TEXT, location, format!("{place}{:?}", clip(&order, 80)));
     }
     if let Some(file) = find_secret_file(text) {
-        report.add(rules::SECRET_FILES, location, format!("{place}{:?}", clip(file, 80)));
+        report.add(SECRET_FILES, location, format!("{place}{:?}", clip(file, 80)));
     }
 }
 
@@ -141,7 +167,7 @@ fn find_secret_file(text: &str) -> Option<&str> {
     let ends = |c: char| c.is_whitespace() || "\"'`,;:()[]{}<>".contains(c);
     text.split(ends).map(|word| word.trim_end_matches(['.', '!', '?'])).find(|word| {
         let is_env = *word == ".env" || word.ends_with("/.env") || word.starts_with(".env.");
-        is_env || SECRET_FILES.iter().any(|file| word.contains(file))
+        is_env || FILES.iter().any(|file| word.contains(file))
     })
 }
 
@@ -181,7 +207,7 @@ fn check_arguments(report: &CheckReport, location: &str, tool: &Value) {
         let is_free = schema.get("enum").is_none() && schema.get("const").is_none();
         let is_text = schema["type"] == "string" || schema["type"] == "array";
         if is_free && is_text && COMMANDS.contains(&&*name.to_lowercase()) {
-            report.add(rules::TOOL_RUNS_COMMANDS, location, format!("the argument `{name}`"));
+            report.add(TOOL_RUNS_COMMANDS, location, format!("the argument `{name}`"));
         }
     }
 }
@@ -197,7 +223,7 @@ fn check_lookalikes(report: &CheckReport, tools: &[RawJson]) {
                 let shown =
                     |name: &str| secret.map_or_else(|| format!("`{name}`"), |kind| format!("[{kind}]"));
                 let location = format!("tool {}", shown(&name));
-                report.add(rules::TOOL_LOOKALIKE, &location, format!("there is {}", shown(other)));
+                report.add(TOOL_LOOKALIKE, &location, format!("there is {}", shown(other)));
             }
             Some(_) => {}
             None => _ = seen.insert(skeleton(&name), name),
@@ -244,7 +270,7 @@ const PHRASES: &[&str] = &[
     "you are now",
 ];
 /// Parts of the names of files that have secrets.
-const SECRET_FILES: &[&str] = &[
+const FILES: &[&str] = &[
     ".ssh/",
     "~/.ssh",
     "id_rsa",
@@ -287,6 +313,8 @@ const LOOKALIKES: &[(char, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::entries::ENTRY;
+    use crate::check::lists::DUPLICATE;
 
     #[test]
     fn hidden_text_is_found_and_text_of_other_scripts_is_not() {
@@ -376,10 +404,10 @@ mod tests {
         let icons = serde_json::json!([{"src": "data:image/svg+xml,<!-- a -->", "mimeType": order}]);
         let description = Value::from(order);
         for (member, value, rule, count) in [
-            ("description", &description, rules::INSTRUCTIONS_IN_TEXT, 1),
-            ("icons", &icons, rules::INSTRUCTIONS_IN_TEXT, 1),
-            ("icons", &icons, rules::HIDDEN_TEXT, 0),
-            ("_meta", &icons, rules::HIDDEN_TEXT, 1),
+            ("description", &description, INSTRUCTIONS_IN_TEXT, 1),
+            ("icons", &icons, INSTRUCTIONS_IN_TEXT, 1),
+            ("icons", &icons, HIDDEN_TEXT, 0),
+            ("_meta", &icons, HIDDEN_TEXT, 1),
         ] {
             let report = CheckReport::new("the server", false);
             visit_texts(member, value, &mut |text| check_text(&report, "tool `a`", member, text));
@@ -392,18 +420,18 @@ mod tests {
         let random = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5";
         let report = CheckReport::new("the server", false);
         let url = "postgres://admin:hunter2xyz@db/a";
-        report.add(rules::DUPLICATE, &format!("resource `{url}`"), "it is listed 2 times");
+        report.add(DUPLICATE, &format!("resource `{url}`"), "it is listed 2 times");
         let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{random}");
-        report.add(rules::ENTRY, "resources", format!("2 without `title`: `{url}`, `ghp_{random}`, {key}"));
+        report.add(ENTRY, "resources", format!("2 without `title`: `{url}`, `ghp_{random}`, {key}"));
         // One that is too long to be shown is known before it is cut.
-        report.add(rules::ENTRY, "tools", clip(&format!("{}ghp_{random}", "x ".repeat(30)), 80));
-        report.add_unsolicited(rules::ENTRY, format!("ghp_{random} ").repeat(40));
+        report.add(ENTRY, "tools", clip(&format!("{}ghp_{random}", "x ".repeat(30)), 80));
+        report.add_unsolicited(ENTRY, format!("ghp_{random} ").repeat(40));
         let names = ["ghp_", "ghp-"].map(|begin| serde_json::json!({"name": format!("{begin}{random}")}));
         let names = names.map(|tool| RawJson::encode(&tool).expect("JSON"));
         check_lookalikes(&report, &names);
-        assert_eq!(report.count(rules::TOOL_LOOKALIKE), 1);
+        assert_eq!(report.count(TOOL_LOOKALIKE), 1);
         let report = report.finish(Profile::Owasp, Vec::new());
-        assert!(report.findings.iter().any(|finding| finding.rule == rules::TOOL_LOOKALIKE));
+        assert!(report.findings.iter().any(|finding| finding.rule == TOOL_LOOKALIKE));
         for finding in &report.findings {
             let text = format!("{} {}", finding.location, finding.detail);
             assert!(!text.contains("hunter2") && !text.contains(&random[..8]), "{text}");

@@ -1,7 +1,5 @@
 //! Checks of HTTP behaviour that answers alone do not show.
 
-use std::time::Instant;
-
 use mcp_proto::head::Fields;
 use mcp_proto::http::fields::{ACCEPT, METHOD, NAME, ORIGIN, PROTOCOL_VERSION, SESSION_ID};
 use mcp_proto::{DeprecatedFeature, Version};
@@ -9,11 +7,42 @@ use serde_json::{Value, json};
 
 use super::conversation::{CheckConversation, CheckSetup};
 use super::exposure;
-use super::http_peer::EVENT_STREAM;
+use super::http_peer::HTTP_UNANSWERED;
 use super::peer::ServerTarget;
 use super::report::CheckReport;
-use super::rules::{self, Rule};
-use crate::exchange::{self, CollectedResponse};
+use super::rules::{Rule, rules_of};
+use crate::exchange::{CollectedResponse, EVENT_STREAM};
+
+rules_of! {
+    RULES
+    HTTP_ORIGIN "http-origin" Error [Spec Hosted] Mcp07 ["HTTP-003" "HTTP-004"]
+        "requests from web pages of other origins are refused with 403"
+        "check `Origin` before anything else: otherwise any web page can talk to a server on its visitor's machine"
+    HTTP_GET "http-get" Error [Spec Hosted] ["HTTP-049"]
+        "GET is answered with an event stream, or with 405"
+        "answer with 405 if there is no such stream"
+    HTTP_GET_MODERN "http-get-modern" Warning [Spec Hosted] ["HTTP-039"]
+        "a modern-only server refuses GET with 405"
+        "answer with 405 and `Allow: POST`"
+    HTTP_SESSION_ID "http-session-id" Error [Spec Hosted] Mcp07 ["HTTP-066"]
+        "session ids consist of visible ASCII characters"
+        "use random bytes in hexadecimal digits, for example"
+    HTTP_SESSION_UNKNOWN "http-session-unknown" Error [Spec Hosted] Mcp07 ["HTTP-071"]
+        "requests in an ended or unknown session get 404"
+        "answer with 404, so that the client starts a new session"
+    HTTP_SESSION_MISSING "http-session-missing" Warning [Spec Hosted] Mcp07 ["HTTP-069"]
+        "if the server uses sessions, requests without a session id get 400"
+        "answer with 400"
+    HTTP_DELETE "http-delete" Error [Spec Hosted] Mcp07 ["HTTP-074" "HTTP-071"]
+        "DELETE ends a session, or is refused with 405"
+        "end the session, so that later requests in it get 404"
+    HTTP_VERSION "http-version" Error [Spec Hosted] ["HTTP-077"]
+        "from 2025-06-18 on, an unknown revision in `MCP-Protocol-Version` is refused with 400"
+        "refuse it with that status"
+    HTTP_MIRROR "http-mirror" Error [Spec Hosted] ["HTTP-027" "HTTP-031" "HTTP-036"]
+        "modern requests whose header differs from the body, or lacks a field, are refused with 400 and -32020"
+        "compare `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` with the body"
+}
 
 /// An origin that no server allows.
 const FOREIGN_ORIGIN: &str = "https://mcp-probe.invalid";
@@ -38,10 +67,7 @@ pub(super) fn check_transport(conversation: &mut CheckConversation<'_>, alone: b
 /// Notes a server that opens an event stream for GET and answers no POST: it may offer HTTP+SSE alone (HTTPSSE-001).
 pub(super) fn note_http_sse(setup: &CheckSetup, report: &CheckReport) {
     let ServerTarget::Http(target) = &setup.server else { return };
-    let mut fields = Fields::new();
-    fields.push(ACCEPT, EVENT_STREAM.as_bytes());
-    let reply = exchange::perform(target, "GET", fields, None, Instant::now() + setup.timeout);
-    if reply.is_ok_and(|reply| reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM)) {
+    if target.opens_event_stream(setup.timeout) {
         report.add_deprecated(DeprecatedFeature::HttpSse);
     }
 }
@@ -79,7 +105,7 @@ fn require_response(
     location: &str,
     reply: Result<CollectedResponse, String>,
 ) -> Option<CollectedResponse> {
-    reply.map_err(|why| conversation.report.add(rules::HTTP_UNANSWERED, location, why)).ok()
+    reply.map_err(|why| conversation.report.add(HTTP_UNANSWERED, location, why)).ok()
 }
 
 /// Reports a finding if the status is not one of `wanted`.
@@ -121,7 +147,7 @@ fn check_origin(conversation: &mut CheckConversation<'_>) {
     if let Some(reply) = &reply {
         exposure::check_cors(conversation.report, &location, &reply.head, FOREIGN_ORIGIN);
     }
-    expect_status(conversation, rules::HTTP_ORIGIN, &location, reply, &[403]);
+    expect_status(conversation, HTTP_ORIGIN, &location, reply, &[403]);
 }
 
 fn check_get(conversation: &CheckConversation<'_>, alone: bool) {
@@ -138,9 +164,9 @@ fn check_get(conversation: &CheckConversation<'_>, alone: bool) {
     let reply = peer.perform("GET", fields, None, conversation.setup().timeout);
     let Some(reply) = require_response(conversation, "GET", reply) else { return };
     if modern {
-        expect_status(conversation, rules::HTTP_GET_MODERN, "GET", Some(reply), &[405]);
+        expect_status(conversation, HTTP_GET_MODERN, "GET", Some(reply), &[405]);
     } else if !(reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM)) {
-        expect_status(conversation, rules::HTTP_GET, "GET", Some(reply), &[405]);
+        expect_status(conversation, HTTP_GET, "GET", Some(reply), &[405]);
     }
 }
 
@@ -192,7 +218,7 @@ fn expect_header_mismatch(
     let code = &answer["error"]["code"];
     if head.status != 400 || *code != -32020 {
         let what = format!("the response has {} and the error code {code}", head.summary());
-        conversation.report.add(rules::HTTP_MIRROR, location, what);
+        conversation.report.add(HTTP_MIRROR, location, what);
     }
 }
 
@@ -201,7 +227,7 @@ fn check_version_header(conversation: &mut CheckConversation<'_>) {
         let message = safe_request(conversation);
         let location = format!("a request with `{PROTOCOL_VERSION}: {UNKNOWN_VERSION}`");
         let reply = post(conversation, &location, &message, set_field(PROTOCOL_VERSION, UNKNOWN_VERSION));
-        expect_status(conversation, rules::HTTP_VERSION, &location, reply, &[400]);
+        expect_status(conversation, HTTP_VERSION, &location, reply, &[400]);
     }
 }
 
@@ -214,20 +240,20 @@ fn check_session(conversation: &mut CheckConversation<'_>) {
     let message = safe_request(conversation);
     let location = format!("a request with `{SESSION_ID}: {UNKNOWN_SESSION}`");
     let reply = post(conversation, &location, &message, set_field(SESSION_ID, UNKNOWN_SESSION));
-    expect_status(conversation, rules::HTTP_SESSION_UNKNOWN, &location, reply, &[404]);
+    expect_status(conversation, HTTP_SESSION_UNKNOWN, &location, reply, &[404]);
     let message = safe_request(conversation);
     let location = format!("a request without `{SESSION_ID}`");
     let reply = post(conversation, &location, &message, remove_field(SESSION_ID));
-    expect_status(conversation, rules::HTTP_SESSION_MISSING, &location, reply, &[400]);
+    expect_status(conversation, HTTP_SESSION_MISSING, &location, reply, &[400]);
 
     let Some(peer) = conversation.http_peer() else { return };
     let reply = peer.perform("DELETE", peer.session_fields(), None, conversation.setup().timeout);
     let Some(reply) = require_response(conversation, "DELETE", reply) else { return };
     if !reply.head.is_success() {
-        return expect_status(conversation, rules::HTTP_DELETE, "DELETE", Some(reply), &[405]);
+        return expect_status(conversation, HTTP_DELETE, "DELETE", Some(reply), &[405]);
     }
     let message = safe_request(conversation);
     let location = "a request after DELETE";
     let reply = post(conversation, location, &message, |fields| fields);
-    expect_status(conversation, rules::HTTP_DELETE, location, reply, &[404]);
+    expect_status(conversation, HTTP_DELETE, location, reply, &[404]);
 }

@@ -5,9 +5,40 @@ use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, CheckSetup, ErrorAnswer, WaitOutcome};
 use super::has_code;
-use super::modern;
 use super::report::CheckReport;
-use super::rules;
+use super::rules::rules_of;
+use crate::text::request_meta;
+
+rules_of! {
+    RULES
+    VERSION_ECHOED "version-unknown" Error [Spec Hosted] ["VER-004"]
+        "an unknown revision is answered with a released one that the server speaks"
+        "answer with the newest revision that the server speaks, not with the requested one"
+    VERSION_REFUSED "version-refused" Error [Spec Hosted] ["VER-004" "ERR-017"]
+        "an unknown revision is answered with another one"
+        "answer `initialize` with the newest revision that the server speaks instead of an error"
+    VERSION_UNSTABLE "version-unstable" Error [Spec Hosted] ["VER-003"]
+        "a request for a revision that the server offers is answered with that revision"
+        "repeat the requested revision if the server supports it"
+    VERSION_MODERN "version-modern" Warning [Spec Hosted] ["VER-005"]
+        "`initialize` is never answered with a modern revision"
+        "answer with the newest revision that has a handshake"
+    INITIALIZE_UNNAMED "initialize-unnamed" Warning [Spec Hosted] ["VER-032"]
+        "a server without a handshake names its revisions in its error to `initialize`"
+        "name the revisions in the message and in `data.supported`"
+    DISCOVER_RESULT "discover-result" Error [Spec Hosted] ["VER-011" "VER-013"]
+        "`server/discover` is answered with `supportedVersions` and `capabilities`"
+        "answer with both"
+    DISCOVER_VERSIONS "discover-versions" Error [Spec Hosted] ["VER-009" "VER-013"]
+        "`supportedVersions` lists exactly the supported revisions"
+        "list every supported revision, and support every listed one"
+    UNSUPPORTED_VERSION "unsupported-version" Error [Spec Hosted] ["VER-009" "ERR-008"]
+        "an unknown revision in `_meta` is refused with -32022, `data.supported` and `data.requested`"
+        "refuse it with that code and both members"
+    MISSING_META "missing-meta" Error [Spec Hosted] ["META-014"]
+        "a modern request without the required members of `_meta` is refused with -32602"
+        "check the revision and the client's capabilities in the `_meta` of each request"
+}
 
 /// A revision that never existed.
 const UNKNOWN_VERSION: &str = "1999-12-31";
@@ -29,7 +60,7 @@ pub(super) fn check_legacy(setup: &CheckSetup, report: &CheckReport, requested: 
             // The specification's own example is an error that lists the supported revisions.
             if !(has_code(&failed, -32602) && failed.data["supported"].is_array()) {
                 report.add(
-                    rules::VERSION_REFUSED,
+                    VERSION_REFUSED,
                     &location,
                     format!("it was answered with the error {}", failed.summary()),
                 );
@@ -40,7 +71,7 @@ pub(super) fn check_legacy(setup: &CheckSetup, report: &CheckReport, requested: 
             let offered = result["protocolVersion"].as_str().unwrap_or_default();
             match Version::from_name(offered) {
                 Some(version) if version.era() == Era::Modern => {
-                    report.add(rules::VERSION_MODERN, &location, format!("it was answered with {offered}"));
+                    report.add(VERSION_MODERN, &location, format!("it was answered with {offered}"));
                 }
                 Some(version) => {
                     conversation.stop();
@@ -48,9 +79,7 @@ pub(super) fn check_legacy(setup: &CheckSetup, report: &CheckReport, requested: 
                         check_stable(setup, report, version);
                     }
                 }
-                None => {
-                    report.add(rules::VERSION_ECHOED, &location, format!("it was answered with {offered:?}"))
-                }
+                None => report.add(VERSION_ECHOED, &location, format!("it was answered with {offered:?}")),
             }
         }
     }
@@ -75,7 +104,7 @@ fn check_stable(setup: &CheckSetup, report: &CheckReport, version: Version) -> b
     };
     conversation.stop();
     report.add(
-        rules::VERSION_UNSTABLE,
+        VERSION_UNSTABLE,
         &location,
         format!("the server names {version}, and answers it with {found}"),
     );
@@ -87,7 +116,7 @@ pub(super) fn check_refusal(conversation: &mut CheckConversation<'_>, failed: &E
     let named = format!("{} {}", failed.message, failed.data);
     if !named.contains(conversation.version().as_str()) {
         let what = format!("its error does not name a revision: {}", failed.summary());
-        conversation.report.add(rules::INITIALIZE_UNNAMED, "`initialize`", what);
+        conversation.report.add(INITIALIZE_UNNAMED, "`initialize`", what);
     }
 }
 
@@ -123,18 +152,18 @@ fn check_listed_version(conversation: &mut CheckConversation<'_>, name: &str) {
                 let what = format!(
                     "`supportedVersions` has {name}, and `initialize` with it is not answered with it"
                 );
-                report.add(rules::DISCOVER_VERSIONS, location, what);
+                report.add(DISCOVER_VERSIONS, location, what);
             }
         }
         Some((version, Era::Modern)) if version == conversation.version() => {}
         _ => {
-            let params = json!({"_meta": modern::request_meta(name)});
+            let params = json!({"_meta": request_meta(name)});
             if let CheckAnswer::Error(failed) = conversation.request_verbatim("server/discover", &params) {
                 let what = format!(
                     "`supportedVersions` has {name:?}, and a request in it gets the error {}",
                     failed.summary()
                 );
-                conversation.report.add(rules::DISCOVER_VERSIONS, location, what);
+                conversation.report.add(DISCOVER_VERSIONS, location, what);
             }
         }
     }
@@ -142,10 +171,10 @@ fn check_listed_version(conversation: &mut CheckConversation<'_>, name: &str) {
 
 fn check_unsupported(conversation: &mut CheckConversation<'_>, listed: &[String]) {
     let location = format!("`server/discover` in {UNKNOWN_VERSION}");
-    let answer = conversation
-        .request_verbatim("server/discover", &json!({"_meta": modern::request_meta(UNKNOWN_VERSION)}));
+    let answer =
+        conversation.request_verbatim("server/discover", &json!({"_meta": request_meta(UNKNOWN_VERSION)}));
     let report = conversation.report;
-    let complain = |what: String| report.add(rules::UNSUPPORTED_VERSION, &location, what);
+    let complain = |what: String| report.add(UNSUPPORTED_VERSION, &location, what);
     let failed = match answer {
         CheckAnswer::Error(failed) => failed,
         CheckAnswer::Result(_) => return complain("it was answered with a result".into()),
@@ -163,13 +192,13 @@ fn check_unsupported(conversation: &mut CheckConversation<'_>, listed: &[String]
     }
     for name in string_elements(supported).iter().filter(|name| !listed.contains(name)) {
         let what = format!("the error lists {name:?}, and `supportedVersions` does not");
-        report.add(rules::DISCOVER_VERSIONS, &location, what);
+        report.add(DISCOVER_VERSIONS, &location, what);
     }
 }
 
 /// Checks requests with incomplete `_meta`. A dual-era server may take one without a revision for a legacy request.
 fn check_missing_meta(conversation: &mut CheckConversation<'_>, dual: bool) {
-    let full = modern::request_meta(conversation.version().as_str());
+    let full = request_meta(conversation.version().as_str());
     let without = |key: &str| {
         let mut meta = full.clone();
         if let Some(members) = meta.as_object_mut() {
@@ -194,7 +223,7 @@ fn check_missing_meta(conversation: &mut CheckConversation<'_>, dual: bool) {
             CheckAnswer::Result(_) => "it was answered with a result".into(),
             CheckAnswer::None => continue,
         };
-        conversation.report.add(rules::MISSING_META, &location, what);
+        conversation.report.add(MISSING_META, &location, what);
     }
 }
 

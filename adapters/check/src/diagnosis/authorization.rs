@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_oauth::{AccessToken, Secret, TokenRecord, Trigger, server_metadata_locations};
+use mcp_oauth::{AccessToken, Secret, TokenRecord, Trigger};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
 use mcp_proto_trace::escape::shell_word;
@@ -15,7 +15,7 @@ use super::http::{self, Reply};
 use super::quote::clip;
 use super::status::{excerpt, shown};
 use super::{Diagnosis, Ended, Fault, FaultKind, Passed, Steps, clock};
-use crate::document::{covers, fetch_first, fetch_resource_metadata, is_safe};
+use crate::document::{MAX_SERVERS, covers, fetch_resource_metadata, fetch_server_metadata, is_safe};
 use crate::exchange::HttpTarget;
 use crate::hints;
 
@@ -106,8 +106,9 @@ fn check_resource(
     metadata: Result<Value, String>,
     has_credential: bool,
 ) -> Result<(Passed, Vec<String>), Fault> {
-    let failed =
-        |what: &str, why: String, fix: &str| Err(Fault::new(what, why, fix).with_kind(FaultKind::Unauthorized));
+    let failed = |what: &str, why: String, fix: &str| {
+        Err(Fault::new(what, why, fix).with_kind(FaultKind::Unauthorized))
+    };
     let document = match metadata {
         Ok(document) => document,
         Err(why) if has_credential => return Ok((Passed::Warning(why), Vec::new())),
@@ -143,7 +144,7 @@ fn check_resource(
 fn check_issuers(server: &Url, issuers: &[String], timeout: Duration) -> Result<Passed, Fault> {
     let until = Instant::now() + timeout;
     let mut first = None;
-    for (issuer, waiting) in issuers.iter().zip((1..=issuers.len().min(MAX_ISSUERS)).rev()) {
+    for (issuer, waiting) in issuers.iter().zip((1..=issuers.len().min(MAX_SERVERS)).rev()) {
         // One that does not answer leaves time for those behind it.
         let left = until.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(waiting).unwrap_or(u32::MAX);
@@ -167,9 +168,7 @@ fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Fau
             "let the metadata of the resource name the https URL of the issuer",
         );
     };
-    // Clients pass over a document of another issuer (AUTH-030).
-    let is_own = |metadata: &Value| metadata["issuer"] == *issuer;
-    let metadata = match fetch_first(&server_metadata_locations(&url), server, timeout, is_own) {
+    let metadata = match fetch_server_metadata(issuer, &url, server, timeout) {
         Ok(metadata) => metadata,
         Err(error) if error.is_unreachable => {
             return Err(Fault::new(
@@ -300,7 +299,8 @@ fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option
         (None, None) => format!("it is revoked, or for another server or of another issuer{told}"),
     };
     let fix = format!("`mcp-probe login {}` gets another one; {}", shell_word(&shown(url)), hints::BEARER);
-    Fault::new("the server refuses the token with the status 401", why, fix).with_kind(FaultKind::Unauthorized)
+    Fault::new("the server refuses the token with the status 401", why, fix)
+        .with_kind(FaultKind::Unauthorized)
 }
 
 /// Returns the time at which a JWT expires. Its signature is not checked.
@@ -328,9 +328,6 @@ fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Fault> {
 fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
-
-/// Maximum number of authorization servers that are asked.
-const MAX_ISSUERS: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use mcp_proto::frame::sse::{SseDecoder, SseItem};
 use mcp_proto::head::Fields;
 use mcp_proto::http::client::Url;
-use mcp_proto::http::fields::{ACCEPT, CONTENT_TYPE, SESSION_ID};
+use mcp_proto::http::fields::SESSION_ID;
 use mcp_proto_trace::escape::shell_word;
 use serde_json::Value;
 
@@ -16,11 +16,10 @@ use super::authorization;
 use super::output::{is_answer, question};
 use super::quote::clip;
 use super::{Diagnosis, Ended, Fault, FaultKind, Passed, Steps, clock, network, status};
-use crate::exchange::{self, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
+use crate::exchange::{
+    self, CollectedResponse, EVENT_STREAM, HttpExchange, HttpResponseHead, HttpTarget, NoResponse,
+};
 use crate::text::seconds;
-
-pub(super) const JSON: &str = "application/json";
-pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// The response to the first message.
 pub(super) struct Reply {
@@ -51,12 +50,6 @@ impl Drop for OpenedSession {
         // The response does not matter.
         let _ = exchange::perform(&self.target, "DELETE", fields, None, until);
     }
-}
-
-/// Why there is no response.
-pub(super) enum NoReply {
-    TimedOut,
-    Broken(String),
 }
 
 /// Connects, sends the first message, and judges the response.
@@ -131,57 +124,35 @@ fn authorize(
 }
 
 /// Sends the first message and reads its response, of an event stream as far as the answer.
-pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoReply> {
+pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoResponse> {
     let mut fields = Fields::new();
-    fields.push(CONTENT_TYPE, JSON.as_bytes());
-    fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
+    exchange::push_message_fields(&mut fields);
     let until = Instant::now() + timeout;
     let begun = HttpExchange::begin(target, "POST", fields, Some(question().as_bytes()), timeout);
-    let mut exchange = begun.map_err(|error| NoReply::Broken(error.to_string()))?;
-    let mut reply: Option<Reply> = None;
-    let mut events = None;
-    loop {
-        while let Some(event) = exchange.poll_event() {
-            match (event, &mut reply) {
-                (ResponseEvent::Head(head), _) => {
-                    events = head.has_media_type(EVENT_STREAM).then(|| SseDecoder::new(MAX_BODY));
-                    let id = head.field(SESSION_ID).map(str::to_owned);
-                    let session = id.map(|id| OpenedSession { target: target.clone(), id, timeout });
-                    reply = Some(Reply { head, body: Vec::new(), message: None, is_open: true, session });
-                }
-                (ResponseEvent::Body(piece), Some(reply)) => {
-                    if reply.body.len() <= MAX_BODY {
-                        reply.body.extend_from_slice(&piece);
-                    }
-                    if let Some(events) = &mut events {
-                        events.push(&piece);
-                        reply.message = reply.message.take().or_else(|| next_answer(events));
-                    }
-                }
-                // What follows an answer does not matter.
-                (ResponseEvent::Broken(why), reply)
-                    if reply.as_ref().is_none_or(|reply| reply.message.is_none()) =>
-                {
-                    return Err(NoReply::Broken(why));
-                }
-                (_, Some(reply)) => reply.is_open = false,
-                _ => {}
-            }
+    let (mut session, mut events, mut message) = (None, None, None);
+    let read = |reply: &mut CollectedResponse, piece: Option<&[u8]>| {
+        let Some(piece) = piece else {
+            events = reply.head.has_media_type(EVENT_STREAM).then(|| SseDecoder::new(MAX_BODY));
+            let id = reply.head.field(SESSION_ID).map(str::to_owned);
+            session = id.map(|id| OpenedSession { target: target.clone(), id, timeout });
+            return false;
+        };
+        if reply.body.len() <= MAX_BODY {
+            reply.body.extend_from_slice(piece);
         }
-        match reply {
-            Some(mut reply) if !reply.is_open || reply.message.is_some() || Instant::now() >= until => {
-                if events.is_none() {
-                    let message = serde_json::from_slice(&reply.body).ok();
-                    reply.message = message.filter(|message: &Value| message.get("jsonrpc").is_some());
-                }
-                return Ok(reply);
-            }
-            None if Instant::now() >= until => return Err(NoReply::TimedOut),
-            _ => {}
+        if let Some(events) = &mut events {
+            events.push(piece);
+            message = message.take().or_else(|| next_answer(events));
         }
-        let advanced = exchange::advance(core::iter::once(&mut exchange), until);
-        advanced.map_err(|error| NoReply::Broken(error.to_string()))?;
+        message.is_some()
+    };
+    let (CollectedResponse { head, body }, is_complete) =
+        begun.map_err(NoResponse::Unconnected)?.collect(until, read)?;
+    if events.is_none() {
+        let parsed = serde_json::from_slice(&body).ok();
+        message = parsed.filter(|message: &Value| message.get("jsonrpc").is_some());
     }
+    Ok(Reply { head, body, message, is_open: !is_complete, session })
 }
 
 /// Returns the next answer in an event stream. Other messages may come before it.
@@ -196,11 +167,11 @@ fn next_answer(events: &mut SseDecoder) -> Option<Value> {
 }
 
 /// Explains why there is no response.
-pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Duration) -> Fault {
+pub(super) fn explain_no_reply(target: &HttpTarget, why: NoResponse, timeout: Duration) -> Fault {
     let origin = target.url().origin();
     let what = format!("{origin} sends no HTTP response");
     let why = match why {
-        NoReply::TimedOut => {
+        NoResponse::TimedOut => {
             return Fault::new(
                 what,
                 format!("it took the request and sent nothing within {}", seconds(timeout)),
@@ -208,7 +179,8 @@ pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Durat
             )
             .with_kind(FaultKind::TimedOut);
         }
-        NoReply::Broken(why) => why,
+        NoResponse::Unconnected(error) => error.to_string(),
+        NoResponse::Broken(why) => why,
     };
     let head = if origin.secure { Vec::new() } else { first_bytes(target).unwrap_or_default() };
     match head.as_slice() {

@@ -182,10 +182,7 @@ mod tests {
             (ErrorKind::NetworkUnreachable, "no route"),
         ] {
             let fault = explain_tcp(&origin, &kind.into());
-            assert!(
-                fault.why.contains(words) && fault.what.contains("h.example at port 81"),
-                "{fault:?}"
-            );
+            assert!(fault.why.contains(words) && fault.what.contains("h.example at port 81"), "{fault:?}");
         }
     }
 

@@ -1,16 +1,16 @@
 //! What a server on a byte stream answers to its first message, and what it does instead.
 
 use core::time::Duration;
-use std::io::{self, ErrorKind};
 use std::time::Instant;
 
 use mcp_proto_trace::escape::shell_word;
-use mcp_std::io::{Duplex, Interest};
+use mcp_std::io::Duplex;
 use serde_json::{Value, json};
 
 use super::quote::clip;
 use super::{Fault, FaultKind, Passed};
-use crate::text::seconds;
+use crate::stream::{self, Came, write_all};
+use crate::text::{initialize_params, request_meta, seconds};
 
 /// What came after the first message.
 pub(super) struct FirstOutput {
@@ -34,32 +34,14 @@ enum OutputEnd {
 
 /// Returns the first message: `initialize`, which a server of either era answers, if only with an error.
 pub(super) fn question() -> String {
-    json!({
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "mcp-probe", "version": env!("CARGO_PKG_VERSION")},
-        },
-    })
-    .to_string()
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params("2025-11-25")})
+        .to_string()
 }
 
 /// Returns the message for a server that does not answer [`question`]: `server/discover`, of which only the modern era knows.
 fn modern_question() -> String {
-    json!({
-        "jsonrpc": "2.0",
-        "id": 2,
-        "method": "server/discover",
-        "params": {"_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "mcp-probe", "version": env!("CARGO_PKG_VERSION")},
-        }},
-    })
-    .to_string()
+    let params = json!({"_meta": request_meta("2026-07-28")});
+    json!({"jsonrpc": "2.0", "id": 2, "method": "server/discover", "params": params}).to_string()
 }
 
 /// Returns whether a message is a response to [`question`].
@@ -83,11 +65,11 @@ impl FirstOutput {
             Self { bytes: Vec::new(), end: OutputEnd::Closed, elapsed: Duration::ZERO, is_lsp: false };
         let begun = Instant::now();
         // A server that does not read may still write what is wrong.
-        let _ = write(io, &format!("{}\n", question()), begun + timeout);
+        let _ = write_all(io, format!("{}\n", question()).as_bytes(), begun + timeout);
         heard.end = heard.read_until(io, begun + timeout / 2, Self::is_answered);
         if heard.end == OutputEnd::TimedOut {
             if heard.bytes.is_empty() {
-                let _ = write(io, &format!("{}\n", modern_question()), begun + timeout);
+                let _ = write_all(io, format!("{}\n", modern_question()).as_bytes(), begun + timeout);
             }
             heard.end = heard.read_until(io, begun + timeout, Self::is_answered);
         }
@@ -97,7 +79,7 @@ impl FirstOutput {
             let framed = format!("Content-Length: {}\r\n\r\n{message}", message.len());
             let until = Instant::now() + LSP_TIMEOUT;
             let begins = |heard: &Self| heard.bytes.starts_with(b"Content-Length:");
-            if write(io, &framed, until).is_ok() {
+            if write_all(io, framed.as_bytes(), until).is_ok() {
                 heard.is_lsp = heard.read_until(io, until, begins) == OutputEnd::Answered;
             }
         }
@@ -110,7 +92,6 @@ impl FirstOutput {
         until: Instant,
         is_enough: impl Fn(&Self) -> bool,
     ) -> OutputEnd {
-        let mut chunk = [0; 16 * 1024];
         loop {
             if is_enough(self) {
                 return OutputEnd::Answered;
@@ -118,14 +99,10 @@ impl FirstOutput {
             if self.bytes.len() > MAX_OUTPUT {
                 return OutputEnd::Flooded;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return OutputEnd::TimedOut;
-            }
-            match io.wait(Interest::READ, Some(left)).and_then(|_| io.read(&mut chunk)) {
-                Ok(n @ 1..) => self.bytes.extend_from_slice(&chunk[..n]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => return OutputEnd::Closed,
+            match stream::read_more(io, &mut self.bytes, until) {
+                Came::Bytes => {}
+                Came::End => return OutputEnd::Closed,
+                Came::TimedOut => return OutputEnd::TimedOut,
             }
         }
     }
@@ -343,24 +320,6 @@ fn parse(line: &[u8]) -> Option<Value> {
 /// Rounds a time to hundredths of a second.
 fn round(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX) / 10 * 10)
-}
-
-fn write(io: &mut impl Duplex, text: &str, until: Instant) -> io::Result<()> {
-    let mut left = text.as_bytes();
-    while !left.is_empty() {
-        match io.write(left) {
-            Ok(n) => left = &left[n..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let time = until.saturating_duration_since(Instant::now());
-                if time.is_zero() {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                io.wait(Interest::WRITE, Some(time))?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Maximum number of bytes that are read before a response.

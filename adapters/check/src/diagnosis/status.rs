@@ -1,20 +1,18 @@
 //! What the status and the fields of the first response tell.
 
 use core::time::Duration;
-use std::time::Instant;
 
-use mcp_proto::head::Fields;
 use mcp_proto::http::client::Url;
-use mcp_proto::http::fields::{ACCEPT, LOCATION, WWW_AUTHENTICATE, X_ACCEL_BUFFERING};
+use mcp_proto::http::fields::{LOCATION, WWW_AUTHENTICATE, X_ACCEL_BUFFERING};
 use mcp_proto::rpc::code;
 use mcp_proto_trace::escape::shell_word;
 use serde::de::IgnoredAny;
 
-use super::http::{self, EVENT_STREAM, JSON, Reply};
+use super::http::{self, Reply};
 use super::output::is_answer;
 use super::quote::clip;
 use super::{Fault, FaultKind, Passed};
-use crate::exchange::{self, HttpTarget};
+use crate::exchange::{EVENT_STREAM, HttpTarget, JSON};
 use crate::text::seconds;
 
 /// Checks that the server itself has answered, and is able to.
@@ -107,7 +105,7 @@ pub(super) fn check_path(
         return Ok((Passed::Ok(Url::redacted(path)), false));
     }
     let timeout = timeout.min(CANDIDATE_TIMEOUT);
-    if status != 410 && opens_event_stream(target, timeout) {
+    if status != 410 && target.opens_event_stream(timeout) {
         let text = "it speaks HTTP+SSE of 2024-11-05, which is deprecated: new clients may not know it";
         return Ok((Passed::Warning(text.into()), true));
     }
@@ -115,7 +113,7 @@ pub(super) fn check_path(
     let others = CANDIDATES.iter().filter(|candidate| **candidate != path);
     let found = others.filter_map(|candidate| target.url().resolve(candidate).ok()).find(|url| {
         let other = target.at(url.clone());
-        answers(&other, timeout) || opens_event_stream(&other, timeout)
+        answers(&other, timeout) || other.opens_event_stream(timeout)
     });
     Err(match found {
         Some(url) => Fault::new(
@@ -148,13 +146,6 @@ fn answers(target: &HttpTarget, timeout: Duration) -> bool {
         (reply.message.is_some() && !is_missing(&reply))
             || (asks_for_token(&reply) && reply.head.bearer_challenge().is_some())
     })
-}
-
-fn opens_event_stream(target: &HttpTarget, timeout: Duration) -> bool {
-    let mut fields = Fields::new();
-    fields.push(ACCEPT, EVENT_STREAM.as_bytes());
-    let reply = exchange::perform(target, "GET", fields, None, Instant::now() + timeout);
-    reply.is_ok_and(|reply| reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM))
 }
 
 /// Checks that the server takes the request for its own host, and from this client.

@@ -107,8 +107,7 @@ pub(crate) fn run(mut args: DoctorArgs) -> Result<(), CommandFailure> {
 
 /// Goes through the steps of the server.
 fn diagnose(steps: &mut Steps<'_>, args: DoctorArgs, server: Server, target: &Target) -> Result<(), Ended> {
-    let mut diagnosis =
-        Diagnosis::new(target).timeout(args.timeout).connect_timeout(args.connect_timeout);
+    let mut diagnosis = Diagnosis::new(target).timeout(args.timeout).connect_timeout(args.connect_timeout);
     if let Server::Program(program) = &server {
         let word = program.words().next().unwrap_or_default();
         diagnosis = diagnosis.program_name(word.to_string_lossy());

@@ -55,29 +55,19 @@ fn read_lists(session: &mut ClientSession) -> Result<Passed, Fault> {
                     format!("`{method}` has no end"),
                     format!(
                         "after {} there is still a `nextCursor`, and the limit of pages or bytes is reached",
-                        count(pages.entries.len(), list_name(list))
+                        count(pages.entries.len(), &list.to_string())
                     ),
                     "let the server leave `nextCursor` out on the last page",
                 )
                 .with_kind(FaultKind::Failed));
             }
-            None => found.push(count(pages.entries.len(), list_name(list))),
+            None => found.push(count(pages.entries.len(), &list.to_string())),
         }
     }
     if found.is_empty() {
         return Ok(Passed::Warning("the server declares no tools, resources or prompts".into()));
     }
     Ok(Passed::Ok(found.join(", ")))
-}
-
-const fn list_name(list: EntryKind) -> &'static str {
-    match list {
-        EntryKind::Tool => "tool",
-        EntryKind::Resource => "resource",
-        EntryKind::ResourceTemplate => "resource template",
-        EntryKind::Prompt => "prompt",
-        _ => "entry",
-    }
 }
 
 /// Explains why a list cannot be read.

@@ -71,7 +71,10 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/mock/src/demonstration.rs", "content of the demo server"),
     ("adapters/mock/src/everything/", "content of the demo server"),
     ("adapters/mock/src/tools/", "content of the demo server"),
-    ("adapters/check/src/hints/start_fault.rs", "reasons of `doctor` and of hints, each with its cause and remedy"),
+    (
+        "adapters/check/src/hints/start_fault.rs",
+        "reasons of `doctor` and of hints, each with its cause and remedy",
+    ),
     ("adapters/cli/src/suite/report.rs", "a description of the run of a test file"),
     ("adapters/check/src/hints/tls_causes.rs", "causes of messages of `mcp-std` and their remedies"),
     ("adapters/cli/src/tokens/report.rs", "a description of stored tokens"),
