@@ -10,7 +10,7 @@ use mcp_std::process::Program;
 pub enum Target {
     /// A server on stdio. It is started several times.
     Program(Box<Program>),
-    /// A server on a socket or a serial line.
+    /// A server on a socket or a serial line. A check opens several connections, which a serial line does not have.
     Stream(StreamAddress),
     /// A server over HTTP.
     Http {

@@ -285,11 +285,6 @@ impl CommandFailure {
         self.stderr_tail.lines().rev().map(str::trim).find(|line| !line.is_empty())
     }
 
-    /// Returns whether a result is already on stdout.
-    pub(crate) const fn has_result(&self) -> bool {
-        self.has_result
-    }
-
     /// Returns the message, for use in another one.
     #[cfg(feature = "auth")]
     pub(crate) fn into_message(self) -> String {

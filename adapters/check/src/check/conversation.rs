@@ -317,6 +317,17 @@ impl<'a> CheckConversation<'a> {
         self.expect_answer(waited, &format!("`{method}` with the id {id}"))
     }
 
+    /// Creates a request with an id of its own, and with the `_meta` that the era requires.
+    pub(super) fn new_request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.allocate_id();
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": self.with_meta(params)})
+    }
+
+    /// Creates a request that every server of the era answers.
+    pub(super) fn safe_request(&mut self) -> Value {
+        self.new_request(self.safe_method(), json!({}))
+    }
+
     /// Returns a method that every server of the era answers.
     pub(super) const fn safe_method(&self) -> &'static str {
         if self.is_modern() { "server/discover" } else { "ping" }

@@ -175,13 +175,18 @@ impl CheckedEntry<'_> {
         self.report.add(rule, &self.location, what);
     }
 
+    /// Reports a member of the wrong type, or one that is missing.
+    fn add_wrong_type(&self, member: &str, value: Option<&Value>, expected: &str) {
+        self.add_finding(ENTRY, format!("`{member}` is {}, but must be {expected}", describe_missing(value)));
+    }
+
     /// Returns an optional string member. A value of another type is a finding.
     fn optional_text(&self, member: &str) -> Option<&str> {
         match self.value.get(member) {
             None => None,
             Some(Value::String(text)) => Some(text),
             Some(other) => {
-                self.add_finding(ENTRY, format!("`{member}` is {}, but must be a string", kind_of(other)));
+                self.add_wrong_type(member, Some(other), "a string");
                 None
             }
         }
@@ -191,10 +196,7 @@ impl CheckedEntry<'_> {
         for member in ["name", key_member(kind)] {
             let value = self.value.get(member);
             if !value.is_some_and(Value::is_string) {
-                self.add_finding(
-                    ENTRY,
-                    format!("`{member}` is {}, but must be a string", describe_missing(value)),
-                );
+                self.add_wrong_type(member, value, "a string");
             }
             if key_member(kind) == "name" {
                 break;
@@ -322,10 +324,7 @@ impl CheckedEntry<'_> {
         let arguments = match self.value.get("arguments") {
             None => return,
             Some(Value::Array(arguments)) => arguments,
-            Some(other) => {
-                return self
-                    .add_finding(ENTRY, format!("`arguments` is {}, but must be an array", kind_of(other)));
-            }
+            other => return self.add_wrong_type("arguments", other, "an array"),
         };
         let mut names = BTreeSet::new();
         let mut bare = Vec::new();

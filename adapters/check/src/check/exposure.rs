@@ -1,13 +1,14 @@
 //! Checks of what surrounds the messages of a server: its command and URL, the fields and limits of its responses.
 
 use mcp_proto::http::fields::SESSION_ID;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::conversation::{CheckConversation, CheckSetup};
 use super::peer::ServerTarget;
 use super::profile::Profile;
 use super::report::{CheckReport, clip};
 use super::rules::rules_of;
+use super::transport::remove_field;
 use crate::document::is_safe;
 use crate::exchange::{self, HttpResponseHead};
 use crate::text::initialize_params;
@@ -185,9 +186,7 @@ pub(super) fn check_body_limit(conversation: &mut CheckConversation<'_>) {
     if conversation.setup().profile != Profile::Hosted {
         return;
     }
-    let (id, method) = (conversation.allocate_id(), conversation.safe_method());
-    let params = conversation.with_meta(json!({}));
-    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let message = conversation.safe_request();
     let mut body = message.to_string().into_bytes();
     body.resize(LARGE_BODY, b' ');
     let Some(peer) = conversation.http_peer() else { return };
@@ -216,22 +215,15 @@ pub(super) fn check_session_id(conversation: &mut CheckConversation<'_>) {
     if setup.profile.selection() == Profile::Spec {
         return;
     }
-    let id = conversation.allocate_id();
     let params = initialize_params(conversation.version().as_str());
-    let message = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
+    let message = conversation.new_request("initialize", params);
     let Some(peer) = conversation.http_peer() else { return };
     let Some(session) = peer.session.clone() else { return };
-    let mut fields = mcp_proto::head::Fields::new();
-    for (name, value) in peer.post_fields(&message).iter().filter(|(name, _)| *name != SESSION_ID) {
-        fields.push(name, value);
-    }
+    let fields = remove_field(SESSION_ID)(peer.post_fields(&message));
     let reply = peer.perform("POST", fields, Some(message.to_string().as_bytes()), setup.timeout);
     let other = reply.ok().and_then(|reply| reply.head.field(SESSION_ID).map(str::to_owned));
     let Some(other) = other else { return };
-    let mut fields = mcp_proto::head::Fields::new();
-    for (name, value) in peer.session_fields().iter().filter(|(name, _)| *name != SESSION_ID) {
-        fields.push(name, value);
-    }
+    let mut fields = remove_field(SESSION_ID)(peer.session_fields());
     fields.push(SESSION_ID, other.as_bytes());
     // A server may refuse this; the session ends by itself later.
     let _ = peer.perform("DELETE", fields, None, setup.timeout);

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation};
 use super::handshake::describe_missing;
+use super::method_location;
 use super::modern::CACHE_SCOPE;
 use super::rules::rules_of;
-use super::{has_code, method_location};
 
 rules_of! {
     CAPABILITIES
@@ -116,7 +116,7 @@ pub(super) fn check_lists(conversation: &mut CheckConversation<'_>) -> ServerLis
 
 fn check_undeclared(conversation: &mut CheckConversation<'_>, kind: EntryKind) {
     let what = match conversation.request(kind.list_method(), Value::Null) {
-        CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
+        CheckAnswer::Error(failed) if failed.code == -32601 => return,
         CheckAnswer::Error(failed) => {
             let what =
                 format!("`{}` is not declared, and gets the error {}", kind.capability(), failed.summary());
@@ -148,14 +148,14 @@ fn walk_pages(conversation: &mut CheckConversation<'_>, kind: EntryKind, first: 
         let raw = match conversation.request(kind.list_method(), params) {
             CheckAnswer::Result(raw) => raw,
             // The server requires a client capability, which the checker does not have.
-            CheckAnswer::Error(failed) if has_code(&failed, -32021) => return None,
+            CheckAnswer::Error(failed) if failed.code == -32021 => return None,
             CheckAnswer::Error(failed) => {
                 if let Some(cursor) = cursors.last() {
                     let what = format!("its own cursor {cursor:?} gets the error {}", failed.summary());
                     complain(CURSOR_LOOP, what);
                     return Some(walk);
                 }
-                if kind == EntryKind::ResourceTemplate && has_code(&failed, -32601) {
+                if kind == EntryKind::ResourceTemplate && failed.code == -32601 {
                     complain(TEMPLATES_NOT_SERVED, "it is refused with -32601".into());
                 } else {
                     let what = format!(
@@ -253,7 +253,7 @@ fn check_invalid_cursor(conversation: &mut CheckConversation<'_>, kind: EntryKin
     let location = format!("`{}` with a made-up cursor", kind.list_method());
     let what = match conversation.request(kind.list_method(), json!({"cursor": "mcp-probe: no such cursor"}))
     {
-        CheckAnswer::Error(failed) if has_code(&failed, -32602) => return,
+        CheckAnswer::Error(failed) if failed.code == -32602 => return,
         CheckAnswer::Error(failed) => format!("it was answered with the error {}", failed.summary()),
         CheckAnswer::Result(_) => "it was answered with a page".into(),
         CheckAnswer::None => return,

@@ -41,7 +41,7 @@ use mcp_std::process::SpawnError;
 
 use crate::Target;
 use crate::exchange::HttpTarget;
-use conversation::{CheckConversation, CheckSetup, ErrorAnswer, NOT_A_SERVER};
+use conversation::{CheckConversation, CheckSetup, NOT_A_SERVER};
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
 pub use profile::{Category, Profile};
@@ -304,9 +304,4 @@ fn check_era(
 /// Formats a method as the location of a finding.
 fn method_location(method: &str) -> String {
     format!("`{method}`")
-}
-
-/// Returns whether an error has this code.
-const fn has_code(failed: &ErrorAnswer, code: i64) -> bool {
-    failed.code == code
 }

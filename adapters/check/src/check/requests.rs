@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::conversation::{CheckAnswer, CheckConversation, ProvokedAnswers};
 use super::lists::{DECLARED_NOT_SERVED, SERVED_NOT_DECLARED, ServerLists, UNDECLARED_CODE};
 use super::messages::NOTIFICATION_ANSWERED;
+use super::method_location;
 use super::modern::REMOVED_METHOD;
 use super::rules::{Rule, rules_of};
-use super::{has_code, method_location};
 
 rules_of! {
     RULES
@@ -184,7 +184,7 @@ fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerL
         let answer = conversation.request("tools/call", json!({"name": UNKNOWN_NAME, "arguments": {}}));
         let location = "`tools/call` with an unknown tool";
         match &answer {
-            CheckAnswer::Error(failed) if has_code(failed, -32602) => {}
+            CheckAnswer::Error(failed) if failed.code == -32602 => {}
             CheckAnswer::Error(failed) => {
                 conversation.report.add(
                     UNKNOWN_TOOL_CODE,
@@ -295,7 +295,7 @@ fn check_capabilities(conversation: &mut CheckConversation<'_>) {
         if let CheckAnswer::Error(failed) =
             conversation.request("resources/subscribe", json!({"uri": UNKNOWN_URI}))
         {
-            if has_code(&failed, -32601) {
+            if failed.code == -32601 {
                 let what = "`resources.subscribe` is declared, and it is refused with -32601";
                 conversation.report.add(DECLARED_NOT_SERVED, "`resources/subscribe`", what);
             }
@@ -314,7 +314,7 @@ fn request_with_capability(
 ) -> Option<CheckAnswer> {
     let declared = !conversation.capabilities[capability].is_null();
     let answer = conversation.request(method, params);
-    let missing = matches!(&answer, CheckAnswer::Error(failed) if has_code(failed, -32601));
+    let missing = matches!(&answer, CheckAnswer::Error(failed) if failed.code == -32601);
     let (rule, what) = match (declared, &answer) {
         (_, CheckAnswer::None) => return None,
         (true, _) if missing => {
@@ -379,7 +379,7 @@ fn check_parse_error(conversation: &CheckConversation<'_>, provoked: &ProvokedAn
         .errors_without_id
         .iter()
         .chain(answer)
-        .find(|failed| !conversation.is_refused_with(failed, -32700) && !has_code(failed, -32600));
+        .find(|failed| !conversation.is_refused_with(failed, -32700) && failed.code != -32600);
     if let Some(failed) = odd {
         conversation.report.add(PARSE_ERROR, location, format!("it got the error {}", failed.summary()));
     }
@@ -395,10 +395,7 @@ fn check_null_ids(conversation: &CheckConversation<'_>, provoked: &ProvokedAnswe
 
 /// Sends requests that violate JSON-RPC.
 fn check_envelopes(conversation: &mut CheckConversation<'_>) {
-    let method = conversation.safe_method();
-    let params = conversation.with_meta(json!({}));
-    let id = conversation.allocate_id();
-    let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let request = conversation.safe_request();
     let with = |member: &str, value: Option<Value>| {
         let mut request = request.clone();
         if let Some(members) = request.as_object_mut() {
@@ -429,7 +426,7 @@ fn check_envelopes(conversation: &mut CheckConversation<'_>) {
         if matches!(&provoked.answer, Some(CheckAnswer::Result(_))) || provoked.has_result_without_id {
             conversation.report.add(ENVELOPE_ACCEPTED, location, "it was answered with a result");
         } else if let Some(failed) = failed {
-            if !conversation.is_refused_with(failed, code) && !has_code(failed, -32600) {
+            if !conversation.is_refused_with(failed, code) && failed.code != -32600 {
                 conversation.report.add(
                     ENVELOPE_CODE,
                     location,
@@ -448,10 +445,9 @@ fn check_batch(conversation: &mut CheckConversation<'_>) {
     if version == Version::V2024_11_05 {
         return;
     }
-    let (method, id, params) =
-        (conversation.safe_method(), conversation.allocate_id(), conversation.with_meta(json!({})));
-    let line = json!([{"jsonrpc": "2.0", "id": id, "method": method, "params": params}]);
-    let provoked = conversation.provoke(line.to_string().as_bytes(), Some(id), "a batch");
+    let request = conversation.safe_request();
+    let id = request["id"].clone();
+    let provoked = conversation.provoke(json!([request]).to_string().as_bytes(), Some(id), "a batch");
     let answered = matches!(&provoked.answer, Some(CheckAnswer::Result(_)));
     if version == Version::V2025_03_26 {
         if !answered && conversation.is_running() {

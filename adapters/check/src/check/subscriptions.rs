@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::conversation::{CheckAnswer, CheckConversation, ListenOutcome};
 use super::lists::DECLARED_NOT_SERVED;
 use super::messages::value_kind;
+use super::method_location;
 use super::rules::{Rule, rules_of};
-use super::{has_code, method_location};
 
 rules_of! {
     RULES
@@ -47,7 +47,7 @@ pub(super) fn check_subscriptions(conversation: &mut CheckConversation<'_>) {
     let location = method_location(LISTEN);
     let found = |rule: &'static Rule, what: String| conversation.report.add(rule, &location, what);
     match answer {
-        Some(CheckAnswer::Error(failed)) if has_code(&failed, -32601) => {
+        Some(CheckAnswer::Error(failed)) if failed.code == -32601 => {
             let what = "`listChanged` is declared, and it is refused with -32601";
             return found(DECLARED_NOT_SERVED, what.into());
         }

@@ -72,13 +72,6 @@ pub(super) fn note_http_sse(setup: &CheckSetup, report: &CheckReport) {
     }
 }
 
-/// Creates a request that every server of the era answers.
-fn safe_request(conversation: &mut CheckConversation<'_>) -> Value {
-    let (id, method, params) =
-        (conversation.allocate_id(), conversation.safe_method(), conversation.with_meta(json!({})));
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-}
-
 /// Sends a request with modified header fields and returns the response. A missing response is a finding.
 fn post(
     conversation: &CheckConversation<'_>,
@@ -130,7 +123,7 @@ fn set_field(name: &'static str, value: &'static str) -> impl Fn(Fields) -> Fiel
     }
 }
 
-fn remove_field(name: &'static str) -> impl Fn(Fields) -> Fields {
+pub(super) fn remove_field(name: &'static str) -> impl Fn(Fields) -> Fields {
     move |fields| {
         let mut changed = Fields::new();
         for (other, value) in fields.iter().filter(|(other, _)| *other != name) {
@@ -141,7 +134,7 @@ fn remove_field(name: &'static str) -> impl Fn(Fields) -> Fields {
 }
 
 fn check_origin(conversation: &mut CheckConversation<'_>) {
-    let message = safe_request(conversation);
+    let message = conversation.safe_request();
     let location = format!("a request with `{ORIGIN}: {FOREIGN_ORIGIN}`");
     let reply = post(conversation, &location, &message, set_field(ORIGIN, FOREIGN_ORIGIN));
     if let Some(reply) = &reply {
@@ -182,14 +175,13 @@ fn check_header_mismatch(conversation: &mut CheckConversation<'_>) {
         ),
     ];
     for (location, change) in cases {
-        let message = safe_request(conversation);
+        let message = conversation.safe_request();
         expect_header_mismatch(conversation, location, &message, change);
     }
     if conversation.capabilities["tools"].is_object() {
         // The tool does not exist, so nothing is called.
-        let params = conversation.with_meta(json!({"name": "mcp-probe-unknown", "arguments": {}}));
-        let id = conversation.allocate_id();
-        let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        let params = json!({"name": "mcp-probe-unknown", "arguments": {}});
+        let message = conversation.new_request("tools/call", params);
         expect_header_mismatch(
             conversation,
             "a call of a tool with the `Mcp-Name` of another one",
@@ -224,7 +216,7 @@ fn expect_header_mismatch(
 
 fn check_version_header(conversation: &mut CheckConversation<'_>) {
     if conversation.version() >= Version::V2025_06_18 {
-        let message = safe_request(conversation);
+        let message = conversation.safe_request();
         let location = format!("a request with `{PROTOCOL_VERSION}: {UNKNOWN_VERSION}`");
         let reply = post(conversation, &location, &message, set_field(PROTOCOL_VERSION, UNKNOWN_VERSION));
         expect_status(conversation, HTTP_VERSION, &location, reply, &[400]);
@@ -237,11 +229,11 @@ fn check_session(conversation: &mut CheckConversation<'_>) {
         return;
     }
     exposure::check_session_id(conversation);
-    let message = safe_request(conversation);
+    let message = conversation.safe_request();
     let location = format!("a request with `{SESSION_ID}: {UNKNOWN_SESSION}`");
     let reply = post(conversation, &location, &message, set_field(SESSION_ID, UNKNOWN_SESSION));
     expect_status(conversation, HTTP_SESSION_UNKNOWN, &location, reply, &[404]);
-    let message = safe_request(conversation);
+    let message = conversation.safe_request();
     let location = format!("a request without `{SESSION_ID}`");
     let reply = post(conversation, &location, &message, remove_field(SESSION_ID));
     expect_status(conversation, HTTP_SESSION_MISSING, &location, reply, &[400]);
@@ -252,7 +244,7 @@ fn check_session(conversation: &mut CheckConversation<'_>) {
     if !reply.head.is_success() {
         return expect_status(conversation, HTTP_DELETE, "DELETE", Some(reply), &[405]);
     }
-    let message = safe_request(conversation);
+    let message = conversation.safe_request();
     let location = "a request after DELETE";
     let reply = post(conversation, location, &message, |fields| fields);
     expect_status(conversation, HTTP_DELETE, location, reply, &[404]);

@@ -4,7 +4,6 @@ use mcp_proto::{Era, Version};
 use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, CheckConversation, CheckSetup, ErrorAnswer, WaitOutcome};
-use super::has_code;
 use super::report::CheckReport;
 use super::rules::rules_of;
 use crate::text::request_meta;
@@ -58,7 +57,7 @@ pub(super) fn check_legacy(setup: &CheckSetup, report: &CheckReport, requested: 
     match conversation.expect_answer(waited, &location) {
         CheckAnswer::Error(failed) => {
             // The specification's own example is an error that lists the supported revisions.
-            if !(has_code(&failed, -32602) && failed.data["supported"].is_array()) {
+            if !(failed.code == -32602 && failed.data["supported"].is_array()) {
                 report.add(
                     VERSION_REFUSED,
                     &location,
@@ -180,7 +179,7 @@ fn check_unsupported(conversation: &mut CheckConversation<'_>, listed: &[String]
         CheckAnswer::Result(_) => return complain("it was answered with a result".into()),
         CheckAnswer::None => return,
     };
-    if !has_code(&failed, -32022) {
+    if failed.code != -32022 {
         return complain(format!("it was answered with the error {}", failed.summary()));
     }
     let supported = &failed.data["supported"];

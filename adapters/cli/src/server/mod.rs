@@ -435,11 +435,6 @@ impl ServerProgram {
         escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
     }
 
-    /// Returns the working directory, unless it is that of this process.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref()
-    }
-
     /// Returns the words of the command.
     pub(crate) fn words(&self) -> impl Iterator<Item = &OsStr> {
         core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))
