@@ -93,7 +93,7 @@ impl HttpTarget {
 
     /// Returns whether each request carries a header field.
     #[cfg(feature = "auth")]
-    pub(crate) const fn has_fields(&self) -> bool {
+    pub(crate) fn has_fields(&self) -> bool {
         !self.fields.is_empty()
     }
 
