@@ -6,7 +6,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
+use mcp_check::hints::{self, StartFault};
 use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
+use mcp_proto_trace::masked;
 use mcp_std::json_file::JsonFileError;
 use mcp_std::process::{SpawnError, SpawnErrorKind};
 use serde::Serialize;
@@ -18,11 +20,8 @@ use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
-use crate::secrets::masked;
 use crate::session;
-use crate::start_fault::{HOME_HINT, StartFault};
 use crate::stop;
-use crate::tls_causes;
 
 /// A reason to stop: a message and a hint about what to do.
 ///
@@ -286,11 +285,6 @@ impl CommandFailure {
         self.stderr_tail.lines().rev().map(str::trim).find(|line| !line.is_empty())
     }
 
-    /// Returns whether a result is already on stdout.
-    pub(crate) const fn has_result(&self) -> bool {
-        self.has_result
-    }
-
     /// Returns the message, for use in another one.
     #[cfg(feature = "auth")]
     pub(crate) fn into_message(self) -> String {
@@ -312,7 +306,7 @@ impl CommandFailure {
             // It says all that is known.
             (SpawnErrorKind::Other | SpawnErrorKind::Refused | SpawnErrorKind::UnsafeArgument, _) => failure,
             (SpawnErrorKind::Directory, _) if failure.message.contains("directory \"~") => {
-                failure.with_hint(HOME_HINT)
+                failure.with_hint(hints::HOME)
             }
             (SpawnErrorKind::Directory, _) => failure,
             (_, Some(first)) => failure.renamed(error.program(), &first).with_hint(format!("{why}: {fix}")),
@@ -397,7 +391,7 @@ impl CommandFailure {
             | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
             _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string())
-                .with_hint(BEARER_HINT)
+                .with_hint(hints::BEARER)
                 .with_scopes(challenged_scopes(error).unwrap_or_default().split_whitespace()),
             _ => Self::failed(error.to_string()),
         }
@@ -441,10 +435,10 @@ impl CommandFailure {
             )),
             Fault::Http(error) if is_refusal(error) => {
                 failure.exit = Exit::Unauthorized;
-                Some(BEARER_HINT.into())
+                Some(hints::BEARER.into())
             }
             Fault::Http(error) if matches!(**error, HttpError::Unreachable { .. }) => {
-                Some(unreachable_hint(&error.to_string()).into())
+                Some(hints::unreachable(&error.to_string()).into())
             }
             _ if closed.url.is_some() => {
                 Some("is this the full URL of an MCP server, including its path? --trace shows its responses".into())
@@ -591,16 +585,6 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 
 /// Hint for a server that speaks only revisions with a handshake, or may do so.
 const LEGACY_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
-/// Returns the hint for a server that no connection reaches, for this reason.
-pub(crate) fn unreachable_hint(reason: &str) -> &'static str {
-    tls_causes::cause(reason).map_or(UNREACHABLE_HINT, |(_, fix)| fix)
-}
-
-/// Hint for a server that no connection reaches.
-pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
-/// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.
-pub(crate) const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
-                           it, `mcp-probe login` gets one; --header NAME:VALUE sends a key in another field";
 /// Maximum number of stderr lines shown.
 const MAX_STDERR_LINES: usize = 20;
 /// Maximum number of characters shown of an error's `data`.

@@ -43,22 +43,18 @@ mod content;
 mod demo;
 mod deviations;
 mod doctor;
-#[cfg(feature = "auth")]
-mod document;
 mod endpoint;
 mod entries;
 mod era_cache;
 mod escape;
 #[cfg_attr(not(feature = "events"), path = "events/args.rs")]
 mod events;
-mod exchange;
 mod failure;
 mod features;
 mod gateway;
 mod generate;
 mod handed_over;
 mod inspect;
-mod junit;
 mod listen;
 mod mcp;
 mod ordered;
@@ -74,21 +70,17 @@ mod read;
 mod replay;
 mod request;
 mod results;
-mod sarif;
 mod schema;
 mod schemas;
 mod screen;
-mod secrets;
 mod serve;
 mod server;
 mod session;
 mod shell;
 mod skills;
-mod start_fault;
 mod stop;
 mod suite;
 mod tap;
-mod tls_causes;
 #[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
 mod tokens;
 #[cfg(feature = "runtimes")]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mcp_check::sarif;
 use mcp_extensions::pins::{Change, DifferenceKind, Finding, Pins};
 use mcp_proto::EntryKind;
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_value};
 use crate::paint::Paint;
-use crate::sarif;
 use crate::session::ClientSession;
 
 /// Writes down the definitions of a server, and tells what has changed.

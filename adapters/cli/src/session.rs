@@ -18,6 +18,7 @@ use mcp_proto::tap::TapRecord;
 use mcp_proto::{
     CallError, CallKey, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError, UseError, VersionSet,
 };
+use mcp_proto_trace::masked;
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
@@ -32,7 +33,6 @@ use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::progress::SharedProgress;
 use crate::screen;
-use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
 use crate::stop;
 use crate::trace::{self, HeadRedaction};

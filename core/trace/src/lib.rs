@@ -85,6 +85,7 @@ pub mod engine;
 pub mod escape;
 #[cfg(feature = "io")]
 pub mod io;
+mod known_secrets;
 mod mask;
 mod message;
 mod playback;
@@ -98,6 +99,7 @@ pub mod views;
 
 pub use calls::{Call, Calls, Outcome};
 pub use compare::{Difference, Replayed};
+pub use known_secrets::{Secrets, masked, rewrite_texts};
 pub use mask::{Mask, REPLACEMENT};
 pub use message::Message;
 pub use playback::{Playback, RecordedServer};

@@ -11,8 +11,14 @@ use core::fmt::Write as _;
 use std::path::Path;
 
 /// The source of `mcp-probe` with that of its bridge, and the beginning of the pages about it.
-const TOOL_SOURCES: [&str; 5] =
-    ["adapters/cli/", "adapters/mock/", "adapters/std/src/json_file", "core/proxy/", "core/trace/"];
+const TOOL_SOURCES: [&str; 6] = [
+    "adapters/check/",
+    "adapters/cli/",
+    "adapters/mock/",
+    "adapters/std/src/json_file",
+    "core/proxy/",
+    "core/trace/",
+];
 const TOOL_PAGES: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe";
 
 fn root() -> &'static Path {

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 
 use crate::args::{AuthorizationArgs, RevisionArgs, ServerArgs, StderrChoice, duration, usage};
 
@@ -38,8 +37,8 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Selects the checks whose findings count.
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Profile::Spec)]
-    pub(crate) profile: Profile,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = ProfileChoice::Spec)]
+    pub(crate) profile: ProfileChoice,
     /// Prints the list of the checks of the profile and exits (a JSON array with --json).
     #[arg(long, conflicts_with_all = ["command", "config", "serial"])]
     pub(crate) rules: bool,
@@ -66,9 +65,8 @@ pub(crate) struct CheckArgs {
 }
 
 /// A selection of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Profile {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileChoice {
     /// The specification and good practice.
     Spec,
     /// The same rules; every finding fails, also a note.
@@ -79,6 +77,18 @@ pub(crate) enum Profile {
     ///
     /// Tools are not called, so this finds what a server shows, and names the categories that it does not show.
     Owasp,
+}
+
+#[cfg(feature = "check")]
+impl ProfileChoice {
+    pub(crate) const fn profile(self) -> mcp_check::Profile {
+        match self {
+            Self::Spec => mcp_check::Profile::Spec,
+            Self::Strict => mcp_check::Profile::Strict,
+            Self::Hosted => mcp_check::Profile::Hosted,
+            Self::Owasp => mcp_check::Profile::Owasp,
+        }
+    }
 }
 
 const HELP: &str = "\

@@ -1,20 +1,15 @@
 //! The `doctor` command: finds the first step on the way to a server that fails, and why.
 
-#[cfg(feature = "auth")]
-mod authorization;
-mod clock;
-mod http;
-mod network;
-mod output;
-mod program;
-mod quote;
 mod report;
 mod session;
-mod status;
+#[cfg(feature = "auth")]
+mod tokens;
 
 use core::time::Duration;
 
 use clap::Args;
+use mcp_check::Target;
+use mcp_check::diagnosis::{Diagnosis, Ended, Steps};
 
 use crate::args::{
     AuthorizationArgs, ConnectionArgs, RevisionArgs, Runtime, ServerArgs, StderrChoice, TargetArgs, duration,
@@ -22,7 +17,7 @@ use crate::args::{
 };
 use crate::failure::CommandFailure;
 use crate::server::Server;
-use report::Diagnosis;
+use report::DiagnosisReport;
 
 /// Finds out why a server does not work, and what to do.
 ///
@@ -98,26 +93,33 @@ pub(crate) fn run(mut args: DoctorArgs) -> Result<(), CommandFailure> {
             CommandFailure::usage(why).with_hint("`mcp-probe login URL` logs in, and doctor uses its token")
         );
     }
-    let server = Server::from_args(&args.server)?;
     args.authorization.asks_nobody = true;
-    let mut diagnosis = Diagnosis::new(args.json);
-    server.secrets().iter().for_each(|secret| diagnosis.hide(secret));
-    let outcome = diagnose(&mut diagnosis, args, &server);
-    // A command line that is wrong ends before the first step, and is reported as by other commands.
-    if matches!(&outcome, Err(failure) if !failure.has_result()) {
-        return outcome;
-    }
-    diagnosis.print_json().and(outcome)
+    let server = Server::from_args(&args.server)?;
+    let target = server.target(StderrChoice::Capture)?;
+    let mut report = DiagnosisReport::new(args.json);
+    let mut steps = Steps::new(|step| report.push(step));
+    server.secrets().iter().for_each(|secret| steps.hide(secret));
+    // The report has how it ended.
+    let _ = diagnose(&mut steps, args, server, &target);
+    drop(steps);
+    report.finish()
 }
 
 /// Goes through the steps of the server.
-fn diagnose(diagnosis: &mut Diagnosis, args: DoctorArgs, server: &Server) -> Result<(), CommandFailure> {
-    match server {
-        Server::Program(program) => program::diagnose(diagnosis, program, args.connect_timeout)?,
-        Server::Stream(address) => program::diagnose_stream(diagnosis, address, args.connect_timeout)?,
-        Server::Remote(remote) => http::diagnose(diagnosis, &args, remote)?,
+fn diagnose(steps: &mut Steps<'_>, args: DoctorArgs, server: Server, target: &Target) -> Result<(), Ended> {
+    let mut diagnosis = Diagnosis::new(target).timeout(args.timeout).connect_timeout(args.connect_timeout);
+    if let Server::Program(program) = &server {
+        let word = program.words().next().unwrap_or_default();
+        diagnosis = diagnosis.program_name(word.to_string_lossy());
     }
-    session::diagnose(diagnosis, &args.into_target())
+    #[cfg(feature = "auth")]
+    let mut tokens = tokens::ProbeTokens::new(&args, server);
+    #[cfg(feature = "auth")]
+    {
+        diagnosis = diagnosis.tokens(&mut tokens);
+    }
+    diagnosis.run(steps)?;
+    session::diagnose(steps, &args.into_target())
 }
 
 const HELP: &str = "\

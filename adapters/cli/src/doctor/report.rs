@@ -1,51 +1,31 @@
-//! The steps of a diagnosis: their states, and how they are printed.
+//! The steps of a diagnosis: how they are printed, and how the command ends.
 
 use core::fmt::Write as _;
+use core::ops::ControlFlow;
 
+use mcp_check::diagnosis::{Fault, FaultKind, Passed, Step, clip};
+use mcp_proto::http::client::Url;
+use mcp_proto_trace::masked;
 use serde::Serialize;
 
-use super::quote::{clip, masked};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_value, wrapped_line};
 use crate::paint::Paint;
-use crate::secrets::Secrets;
-use crate::start_fault::StartFault;
-
-/// Why a step failed, in three sentences.
-#[derive(Debug)]
-pub(super) struct Finding {
-    pub(super) exit: Exit,
-    /// What failed.
-    pub(super) what: String,
-    /// The reason.
-    pub(super) why: String,
-    /// What to do.
-    pub(super) fix: String,
-}
-
-/// The outcome of a step that did not fail, with its detail.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Passed {
-    Ok(String),
-    /// It works, but may not for other clients or at another time.
-    Warning(String),
-    /// There is nothing to look at.
-    Skipped(String),
-}
 
 /// The steps so far.
-pub(super) struct Diagnosis {
+pub(super) struct DiagnosisReport {
     is_json: bool,
     paint: Paint,
-    secrets: Secrets,
     steps: Vec<StepReport>,
     failure: Option<FailureReport>,
+    /// How the command fails.
+    ended: Option<CommandFailure>,
 }
 
 /// Output of `--json`.
 #[derive(Serialize)]
-struct DiagnosisReport<'a> {
+struct DiagnosisJson<'a> {
     ok: bool,
     steps: &'a [StepReport],
     failure: Option<&'a FailureReport>,
@@ -66,116 +46,79 @@ struct FailureReport {
     fix: String,
 }
 
-impl From<StartFault> for Finding {
-    fn from(StartFault { what, why, fix, .. }: StartFault) -> Self {
-        Self::new(what, masked(&why), fix)
-    }
-}
-
-impl Finding {
-    /// Creates a finding about a connection that is not made, or not to an MCP server.
-    pub(super) fn new(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { exit: Exit::Connection, what: what.into(), why: why.into(), fix: fix.into() }
-    }
-
-    pub(super) fn with_exit(self, exit: Exit) -> Self {
-        Self { exit, ..self }
-    }
-
-    /// Creates a finding from a failure of a client. `why` and `fix` stand in for what the failure does not tell.
-    pub(super) fn from_failure(failure: &CommandFailure, why: &str, fix: &str) -> Self {
-        let reasons = masked(&failure.deviations().join("; "));
-        let mut why = if reasons.is_empty() { why.to_owned() } else { reasons };
-        if let Some(line) = failure.last_stderr_line() {
-            let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
-        }
-        let fix = failure.hint().unwrap_or(fix);
-        Self::new(masked(&failure.message()), why, fix).with_exit(failure.exit())
-    }
-}
-
-impl Diagnosis {
+impl DiagnosisReport {
     pub(super) fn new(is_json: bool) -> Self {
-        let secrets = Secrets::default();
-        Self { is_json, paint: Paint::for_stdout(), secrets, steps: Vec::new(), failure: None }
+        Self { is_json, paint: Paint::for_stdout(), steps: Vec::new(), failure: None, ended: None }
     }
 
-    /// Hides a value in the texts of all later steps, for a server may send back what it is sent.
-    pub(super) fn hide(&mut self, secret: &str) {
-        self.secrets.add(secret);
-    }
-
-    /// Records the outcome of a step and prints it. Returns the value of a step that passed.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the step did.
-    pub(super) fn record<T>(
-        &mut self,
-        step: &'static str,
-        outcome: Result<(Passed, T), Finding>,
-    ) -> Result<T, CommandFailure> {
-        match outcome {
-            Ok((passed, value)) => self.pass(step, passed).map(|()| value),
-            Err(finding) => Err(self.fail(step, finding)),
-        }
-    }
-
-    /// Does the same for a step without a value.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the step did.
-    pub(super) fn check(
-        &mut self,
-        step: &'static str,
-        outcome: Result<Passed, Finding>,
-    ) -> Result<(), CommandFailure> {
-        self.record(step, outcome.map(|passed| (passed, ())))
-    }
-
-    fn pass(&mut self, step: &'static str, passed: Passed) -> Result<(), CommandFailure> {
-        let (state, detail) = match passed {
-            Passed::Ok(detail) => ("ok", detail),
-            Passed::Warning(detail) => ("warning", detail),
-            Passed::Skipped(detail) => ("skipped", detail),
+    /// Prints a step, and keeps it for `--json`.
+    pub(super) fn push(&mut self, Step { name: step, outcome }: Step) -> ControlFlow<()> {
+        let (state, detail) = match outcome {
+            Ok(Passed::Ok(detail)) => ("ok", detail),
+            Ok(Passed::Warning(detail)) => ("warning", detail),
+            Ok(Passed::Skipped(detail)) => ("skipped", detail),
+            Err(Fault { kind, what, why, fix }) => {
+                let failed = CommandFailure::new(exit(kind), format!("the step `{step}` failed"));
+                self.ended = Some(failed.after_result());
+                let detail = what.clone();
+                self.failure = Some(FailureReport { step, what, why, fix });
+                ("failed", detail)
+            }
         };
-        let detail = self.secrets.redact(detail);
         if !self.is_json {
-            print(&format_row(self.paint, state, step, &detail))?;
-        }
-        self.steps.push(StepReport { step, state, detail });
-        Ok(())
-    }
-
-    fn fail(&mut self, step: &'static str, finding: Finding) -> CommandFailure {
-        let Finding { exit, what, why, fix } = finding;
-        let [what, why, fix] = [what, why, fix].map(|text| self.secrets.redact(text));
-        let failure = CommandFailure::new(exit, format!("the step `{step}` failed")).after_result();
-        if !self.is_json {
-            let rows = [("failed", step, &what), ("", "why", &why), ("", "fix", &fix)];
-            let text: String =
-                rows.map(|(state, label, text)| format_row(self.paint, state, label, text)).concat();
+            let mut text = format_row(self.paint, state, step, &detail);
+            if let Some(FailureReport { why, fix, .. }) = &self.failure {
+                text += &format_row(self.paint, "", "why", why);
+                text += &format_row(self.paint, "", "fix", fix);
+            }
             if let Err(error) = print(&text) {
-                return error;
+                self.ended = Some(error);
+                return ControlFlow::Break(());
             }
         }
-        self.steps.push(StepReport { step, state: "failed", detail: what.clone() });
-        self.failure = Some(FailureReport { step, what, why, fix });
-        failure
+        self.steps.push(StepReport { step, state, detail });
+        ControlFlow::Continue(())
     }
 
-    /// Prints the report of `--json`.
+    /// Prints the report of `--json`, and returns the outcome of the command.
     ///
     /// # Errors
     ///
-    /// Fails if stdout cannot be written to.
-    pub(super) fn print_json(&self) -> Result<(), CommandFailure> {
-        if !self.is_json {
-            return Ok(());
+    /// Fails if a step did, or if stdout cannot be written to.
+    pub(super) fn finish(self) -> Result<(), CommandFailure> {
+        if self.is_json {
+            let failure = self.failure.as_ref();
+            print_value(&DiagnosisJson { ok: failure.is_none(), steps: &self.steps, failure })?;
         }
-        let failure = self.failure.as_ref();
-        print_value(&DiagnosisReport { ok: failure.is_none(), steps: &self.steps, failure })
+        self.ended.map_or(Ok(()), Err)
+    }
+}
+
+/// Creates a fault from a failure of a client. `why` and `fix` stand in for what the failure does not tell.
+pub(super) fn fault_of(failure: &CommandFailure, why: &str, fix: &str) -> Fault {
+    let masked = |text: &str| masked(&Url::redacted_in(text));
+    let reasons = masked(&failure.deviations().join("; "));
+    let mut why = if reasons.is_empty() { why.to_owned() } else { reasons };
+    if let Some(line) = failure.last_stderr_line() {
+        let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
+    }
+    let kind = match failure.exit() {
+        Exit::Connection => FaultKind::Connection,
+        Exit::Timeout => FaultKind::TimedOut,
+        Exit::Unauthorized => FaultKind::Unauthorized,
+        Exit::Usage => FaultKind::Usage,
+        Exit::Failed | Exit::Unanswered => FaultKind::Failed,
+    };
+    Fault::new(masked(&failure.message()), why, failure.hint().unwrap_or(fix)).with_kind(kind)
+}
+
+const fn exit(kind: FaultKind) -> Exit {
+    match kind {
+        FaultKind::Connection => Exit::Connection,
+        FaultKind::TimedOut => Exit::Timeout,
+        FaultKind::Unauthorized => Exit::Unauthorized,
+        FaultKind::Usage => Exit::Usage,
+        _ => Exit::Failed,
     }
 }
 
@@ -213,24 +156,10 @@ mod tests {
         let failure = CommandFailure::failed(format!("no {key} at http://localhost/?q=cafebabe"))
             .with_stderr_tail(&format!("key {key} at http://localhost/?TOKEN=deadbeef"))
             .with_deviations(vec![format!("sent {key}")]);
-        let finding = Finding::from_failure(&failure, "why", "fix");
-        let told = format!("{finding:?}");
+        let fault = fault_of(&failure, "why", "fix");
+        let told = format!("{fault:?}");
         assert!(!told.contains(&key) && !told.contains("deadbeef") && !told.contains("cafebabe"), "{told}");
         assert!(told.contains("[masked]") && told.contains("last words"), "{told}");
-    }
-
-    #[test]
-    fn what_is_hidden_is_in_no_text_of_a_step() {
-        let mut diagnosis = Diagnosis::new(true);
-        diagnosis.hide("Bearer s3cr3ttoken-abcdef");
-        let text = || "no such key: s3cr3ttoken-abcdef".to_owned();
-        assert!(diagnosis.check("a", Ok(Passed::Warning(text()))).is_ok());
-        assert!(diagnosis.check("b", Err(Finding::new(text(), text(), text()))).is_err());
-        let failure = diagnosis.failure.as_ref().expect("a failure");
-        let texts = diagnosis.steps.iter().map(|step| &step.detail);
-        for text in texts.chain([&failure.what, &failure.why, &failure.fix]) {
-            assert_eq!(text, "no such key: …");
-        }
     }
 
     #[test]

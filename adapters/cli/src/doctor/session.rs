@@ -1,25 +1,27 @@
 //! The last steps, which are the same for all servers: the revision and the lists.
 
 use mcp_blocking::Error;
+use mcp_check::diagnosis::{Ended, Fault, FaultKind, Passed, Steps};
+use mcp_check::hints;
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, EntryKind, HttpError};
 
-use super::report::{Diagnosis, Finding, Passed};
+use super::report::fault_of;
 use crate::args::TargetArgs;
-use crate::failure::{BEARER_HINT, CommandFailure, Exit, is_refusal};
+use crate::failure::{Exit, is_refusal};
 use crate::output::count;
 use crate::session::ClientSession;
 
 /// Agrees on a revision and reads the lists that the server declares.
-pub(super) fn diagnose(diagnosis: &mut Diagnosis, target: &TargetArgs) -> Result<(), CommandFailure> {
+pub(super) fn diagnose(steps: &mut Steps<'_>, target: &TargetArgs) -> Result<(), Ended> {
     let opened = ClientSession::open(target, None).map_err(|failure| {
         let why = "it answers, but not as this client needs it to agree on a revision";
-        Finding::from_failure(&failure, why, "`mcp-probe check` names each rule that the server breaks")
+        fault_of(&failure, why, "`mcp-probe check` names each rule that the server breaks")
     });
-    let mut session = diagnosis.record("revision", opened.map(|session| (revision(&session), session)))?;
+    let mut session = steps.record("revision", opened.map(|session| (revision(&session), session)))?;
     let lists = read_lists(&mut session);
     session.close();
-    diagnosis.check("lists", lists)
+    steps.check("lists", lists)
 }
 
 fn revision(session: &ClientSession) -> Passed {
@@ -27,7 +29,7 @@ fn revision(session: &ClientSession) -> Passed {
     Passed::Ok(format!("{} era, revision {}", peer.era(), peer.version))
 }
 
-fn read_lists(session: &mut ClientSession) -> Result<Passed, Finding> {
+fn read_lists(session: &mut ClientSession) -> Result<Passed, Fault> {
     let mut found = Vec::new();
     for list in [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Prompt] {
         if !session.client.peer().has(list.capability()) {
@@ -41,25 +43,25 @@ fn read_lists(session: &mut ClientSession) -> Result<Passed, Finding> {
                 if list == EntryKind::ResourceTemplate && error.code == code::METHOD_NOT_FOUND => {}
             Some(error) => return Err(explain(session, method, &error)),
             None if pages.diagnostic.is_some() => {
-                return Err(Finding::new(
+                return Err(Fault::new(
                     format!("`{method}` has no end"),
                     "a page names a cursor that an earlier page named, so the pages repeat for ever",
                     "let the server leave `nextCursor` out on the last page, and use the cursor that it is sent",
                 )
-                .with_exit(Exit::Failed));
+                .with_kind(FaultKind::Failed));
             }
             None if pages.is_cut => {
-                return Err(Finding::new(
+                return Err(Fault::new(
                     format!("`{method}` has no end"),
                     format!(
                         "after {} there is still a `nextCursor`, and the limit of pages or bytes is reached",
-                        count(pages.entries.len(), list_name(list))
+                        count(pages.entries.len(), &list.to_string())
                     ),
                     "let the server leave `nextCursor` out on the last page",
                 )
-                .with_exit(Exit::Failed));
+                .with_kind(FaultKind::Failed));
             }
-            None => found.push(count(pages.entries.len(), list_name(list))),
+            None => found.push(count(pages.entries.len(), &list.to_string())),
         }
     }
     if found.is_empty() {
@@ -68,23 +70,13 @@ fn read_lists(session: &mut ClientSession) -> Result<Passed, Finding> {
     Ok(Passed::Ok(found.join(", ")))
 }
 
-const fn list_name(list: EntryKind) -> &'static str {
-    match list {
-        EntryKind::Tool => "tool",
-        EntryKind::Resource => "resource",
-        EntryKind::ResourceTemplate => "resource template",
-        EntryKind::Prompt => "prompt",
-        _ => "entry",
-    }
-}
-
 /// Explains why a list cannot be read.
-fn explain(session: &ClientSession, method: &str, error: &Error) -> Finding {
+fn explain(session: &ClientSession, method: &str, error: &Error) -> Fault {
     let failure = session.failure(error);
     let refused = |error: &HttpError| matches!(error, HttpError::Response(_)) && is_refusal(error);
     let (why, fix) = match error {
         _ if error.http().is_some_and(refused) || failure.exit() == Exit::Unauthorized => {
-            ("the server lets everybody in, and asks for a token only at its lists", BEARER_HINT)
+            ("the server lets everybody in, and asks for a token only at its lists", hints::BEARER)
         }
         Error::Call(CallError::Rpc(error)) if error.code == code::METHOD_NOT_FOUND => (
             "the server declares the capability, but does not have the method",
@@ -107,5 +99,5 @@ fn explain(session: &ClientSession, method: &str, error: &Error) -> Finding {
             "read the stderr or the log of the server: it ended, or closed the connection",
         ),
     };
-    Finding::from_failure(&failure.with_context(&format!("`{method}`")), why, fix)
+    fault_of(&failure.with_context(&format!("`{method}`")), why, fix)
 }

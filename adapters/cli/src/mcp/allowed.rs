@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use mcp_proto::http::Url;
+use mcp_proto_trace::Secrets;
 use mcp_std::io::StreamAddress;
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::args::{DraftArgs, ServerArgs, ServerPlaceArgs, is_url};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::handed_over;
-use crate::secrets::Secrets;
 use crate::server::Server;
 
 /// Everything that is allowed.

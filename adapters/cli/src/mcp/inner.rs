@@ -7,12 +7,12 @@ use std::io::{self, ErrorKind};
 use std::time::Instant;
 
 use mcp_proto::{Progress, RpcError};
+use mcp_proto_trace::Secrets;
 use mcp_runtime::server::Cx;
 use mcp_std::io::{Duplex, Interest};
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts, Stderr};
 
 use crate::handed_over;
-use crate::secrets::Secrets;
 
 /// Limits of one run.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use mcp_proto::model::{CallToolResult, Content};
 use mcp_proto::router::schema::{self, schemars};
 use mcp_proto::{RawJson, RpcError};
+use mcp_proto_trace::Secrets;
 use mcp_runtime::server::Cx;
 use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
@@ -20,7 +21,6 @@ use super::inner::{self, Bounds, CommandLine, Outcome};
 use crate::escape;
 use crate::failure::format_seconds;
 use crate::output_schemas::OutputSchema;
-use crate::secrets::Secrets;
 
 /// What the tools need.
 pub(super) struct Context {

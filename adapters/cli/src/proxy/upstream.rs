@@ -11,6 +11,7 @@ use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
 use mcp_proto_proxy::client_limits;
+use mcp_proto_trace::masked;
 use mcp_runtime::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
 
 use crate::args::{ProxyArgs, StderrChoice};
@@ -20,7 +21,6 @@ use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
-use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
 use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};

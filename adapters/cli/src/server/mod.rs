@@ -20,6 +20,8 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_blocking::Error;
+use mcp_check::Target;
+use mcp_check::hints::{self, find_program};
 use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_proto_trace::Mask;
@@ -32,12 +34,11 @@ use serde_json::{Map, Value};
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
 use crate::authorization::{self, Authorizer};
 use crate::era_cache::{self, EraMemory};
-use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
+use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::features::Feature;
 use crate::output::count;
 use crate::paint::Paint;
 use crate::session::print_stderr;
-use crate::start_fault::find_program;
 use crate::{connections, escape, handed_over};
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 pub(crate) use mcp_std::json_file::Location;
@@ -238,6 +239,21 @@ impl Server {
         Ok(())
     }
 
+    /// Returns the server as a check or a diagnosis takes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL or a header field is invalid.
+    pub(crate) fn target(&self, stderr: StderrChoice) -> Result<Target, CommandFailure> {
+        Ok(match self {
+            Self::Program(program) => program.program(stderr).into(),
+            Self::Stream(address) => address.clone().into(),
+            Self::Remote(remote) => {
+                Target::Http { url: remote.config()?.endpoint().clone(), fields: remote.to_fields() }
+            }
+        })
+    }
+
     /// Creates a server on stdio from a command, which must not be empty.
     pub(crate) fn from_command(words: impl Iterator<Item = OsString>) -> Self {
         let mut args: Vec<_> = words.collect();
@@ -296,7 +312,7 @@ impl Server {
             let failure = CommandFailure::new(Exit::Connection, error.to_string());
             return match error.kind() {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut => {
-                    failure.with_hint(UNREACHABLE_HINT)
+                    failure.with_hint(hints::UNREACHABLE)
                 }
                 _ => failure,
             };
@@ -417,11 +433,6 @@ impl ServerProgram {
     fn report_name(&self) -> String {
         let program = || Path::new(&self.program).file_name().unwrap_or(&self.program).to_string_lossy();
         escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
-    }
-
-    /// Returns the working directory, unless it is that of this process.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref()
     }
 
     /// Returns the words of the command.

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::fs;
 use std::path::Path;
 
+use mcp_check::junit::{self, TestCase, TestOutcome};
 use serde::Serialize;
 
 use super::file::Step;
@@ -11,7 +12,6 @@ use super::mismatch::Mismatch;
 use super::{TestArgs, run_failure};
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::junit::{self, TestCase, TestOutcome};
 use crate::output::{count, print, print_value};
 use crate::paint::Paint;
 use crate::session::ClientSession;

@@ -130,6 +130,17 @@ impl Program {
         &self.program
     }
 
+    /// Returns the program and its arguments as they were given.
+    pub fn argv(&self) -> impl Iterator<Item = &OsStr> {
+        core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))
+    }
+
+    /// Returns the working directory, unless it is that of this process.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
     /// Returns the variables that the server would get if it were started now: those that are set and those that are inherited.
     ///
     /// With [`clear_env`](Self::clear_env) and these, it can be started as from here by a process with another environment.

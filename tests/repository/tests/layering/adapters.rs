@@ -99,11 +99,12 @@ pub(super) const PACKAGES: &[(&str, &str)] = &[
         "adapters/mock",
         "mcp-proto mcp-std mcp-extensions mcp-events mcp-proto-trace mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio mcp-tower",
     ),
+    ("adapters/check", "mcp-proto mcp-oauth mcp-std mcp-auth mcp-proto-trace"),
     ("adapters/c", "mcp-proto"),
     ("adapters/embedded", "mcp-proto"),
     (
         "adapters/cli",
-        "mcp-proto mcp-oauth mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-proto-trace mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio mcp-mock",
+        "mcp-proto mcp-oauth mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-proto-trace mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio mcp-mock mcp-check",
     ),
 ];
 

@@ -68,6 +68,7 @@ fn counts_are_printed() {
         "core/trace/src",
         "core/sim/src",
         "adapters/mock/src",
+        "adapters/check/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];
