@@ -11,7 +11,7 @@
 //! let options = Options::new(|notice: &Notice<'_>| eprintln!("{notice}"));
 //! let mut gateway = Gateway::new("tools", "1.0", options);
 //! gateway.server("files", Upstream::program(Program::new("my-files")))?;
-//! let search = client::Config::new("https://search.example.com/mcp")?.field("x-api-key", b"…")?;
+//! let search = client::Config::new("https://search.example.com/mcp")?.field("x-api-key", b"secret")?;
 //! gateway.server("search", Upstream::http(search))?;
 //! let http = Http::bind("127.0.0.1:8080", server::Config::new())?;
 //! gateway.serve_http(http, &Stop::new()?)?;
@@ -24,7 +24,7 @@
 //! | [`Operator`] | where [notices](Notice) go, and which servers there are from now on |
 //! | [`Connect`] | how a server is connected to: [`Upstream`], or one of the program's own |
 //! | [`Server`], [`Rules`] | what of a server clients see and use, and its calls in flight |
-//! | [`Stop`] | the end, from any thread |
+//! | [`Stop`] | the end, from any thread, for example one of `mcp_std::process::on_terminate` |
 //!
 //! A bridge connects with the identity of its client, a gateway on a byte stream too. Servers that several clients share see one client
 //! that can be [asked questions only](ClientIdentity::shared). A server that dies is started again, after a delay of up to a minute if
@@ -43,6 +43,8 @@ mod slot;
 #[cfg(unix)]
 mod socket;
 mod stop;
+#[cfg(test)]
+mod tests;
 mod upstream;
 mod uri_forms;
 

@@ -177,11 +177,10 @@ impl fmt::Display for Notice<'_> {
                 write!(f, "{} cannot be started, and is tried again: {error}", Name(*server))
             }
             Self::Lost { server, cause } => write!(f, "{} is started again: {cause}", Name(*server)),
-            Self::Closed { server, outcome: Ok(None) } => write!(f, "{} has ended", Name(*server)),
-            Self::Closed { server, outcome: Ok(Some(report)) } => {
-                write!(f, "{} has ended: {report:?}", Name(*server))
+            Self::Closed { server, outcome } => {
+                write!(f, "{} has ended", Name(*server))?;
+                outcome.as_ref().map_or_else(|error| write!(f, ": {error}"), |_| Ok(()))
             }
-            Self::Closed { server, outcome: Err(error) } => write!(f, "{} has ended: {error}", Name(*server)),
             Self::NotAdded(error) => write!(f, "{error}; start the gateway again"),
             Self::Removed { server } => write!(f, "`{server}` is removed"),
             Self::Unfollowed { server, resources } => write!(

@@ -221,8 +221,14 @@ impl UpstreamSlot {
         if let Some(upstream) = self.upstream.take() {
             self.reporter.close(upstream);
         }
-        if let Some(Worker::Ending(last)) = self.worker.take() {
-            let _ = last.join();
+        match self.worker.take() {
+            None => {}
+            Some(Worker::Ending(last)) => drop(last.join()),
+            // What is still being started is not waited for: it is ended when it has started.
+            starting => {
+                self.worker = starting;
+                self.abandon();
+            }
         }
     }
 }

@@ -21,13 +21,16 @@ struct Numbers {
 
 /// Starts a server with one tool, and returns its URL.
 fn server(tool: &'static str, result: fn(i64, i64) -> i64) -> String {
-    let mut router = Router::new(tool, "1");
-    router.tool(tool, move |_: &mut Cx<'_>, Numbers { a, b }: Numbers| result(a, b).to_string());
-    let config = router.config().expect("a configuration");
-    let server = HttpServer::bind("127.0.0.1:0", config, Config::new(), router).expect("a server");
-    let address = server.address().expect("an address");
-    thread::spawn(move || server.run());
-    format!("http://{address}/mcp")
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut router = Router::new(tool, "1");
+        router.tool(tool, move |_: &mut Cx<'_>, Numbers { a, b }: Numbers| result(a, b).to_string());
+        let config = router.config().expect("a configuration");
+        let server = HttpServer::bind("127.0.0.1:0", config, Config::new(), router).expect("a server");
+        tell.send(server.address().expect("an address")).expect("the test waits");
+        server.run()
+    });
+    format!("http://{}/mcp", told.recv().expect("a server"))
 }
 
 fn health(gateway: SocketAddr) -> String {
