@@ -280,7 +280,7 @@ impl Keeper {
         drop(state);
         let (sender, opened) = mpsc::sync_channel(1);
         let place = Place { keeper: Arc::clone(self), name: name.clone() };
-        let run = move || place.hold(wanted, signal, &sender);
+        let run = move || place.hold(wanted, &signal, &sender);
         // The place is given up with the closure if there is no thread.
         thread::Builder::new()
             .name(name)
@@ -330,7 +330,7 @@ impl Drop for Place {
 
 impl Place {
     /// Runs the connection until it ends. Sends its description, or why there is none.
-    fn hold(self, wanted: Wanted, signal: StopSignal, opened: &SyncSender<Result<Summary, CommandFailure>>) {
+    fn hold(self, wanted: Wanted, signal: &StopSignal, opened: &SyncSender<Result<Summary, CommandFailure>>) {
         let outcome = self.serve(wanted, signal, opened);
         // A next attempt finds the name free.
         drop(self);
@@ -343,7 +343,7 @@ impl Place {
     fn serve(
         &self,
         wanted: Wanted,
-        signal: StopSignal,
+        signal: &StopSignal,
         opened: &SyncSender<Result<Summary, CommandFailure>>,
     ) -> Result<(), CommandFailure> {
         let address = StreamAddress::Unix(connections::socket(&self.keeper.folder, &self.name));
@@ -352,7 +352,7 @@ impl Place {
         let idle = Some(wanted.idle).filter(|idle| !idle.is_zero());
         let shown = wanted.shown.clone();
         let opener = opener(wanted)?;
-        let notes = ProxyNotes::new(&signal);
+        let notes = ProxyNotes::new(signal);
         let (keeper, name) = (Arc::clone(&self.keeper), self.name.clone());
         let operator = move |notice: &Notice<'_>| {
             if let Notice::Ended = notice {
