@@ -3,28 +3,15 @@
 mod args;
 
 use alloc::sync::Arc;
-use std::thread;
-use std::time::Instant;
 
-use mcp_proto::Limits;
-use mcp_proto::client::Peer;
-use mcp_proto_proxy::ClientCount;
-#[cfg(unix)]
-use mcp_std::io::StreamListener;
-use mcp_std::io::{Duplex, StreamAddress};
+use mcp_proto_proxy::host::{Bridge, ClientIdentity};
+use mcp_std::io::StreamAddress;
 use mcp_std::process::terminate_all;
 
 use crate::authorization;
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
-#[cfg(unix)]
-use crate::failure::Exit;
-use crate::proxy::downstream::StreamDownstream;
-use crate::proxy::first_message::{FirstMessage, all_capabilities, broken, refusal, stdio};
-use crate::proxy::http_downstream::BoundHttp;
-use crate::proxy::one_server;
-use crate::proxy::upstream::{ClientIdentity, UpstreamOpener};
-use crate::proxy::upstream_slot::{LOOK_INTERVAL, UpstreamSlot};
+use crate::proxy::{self, ProxyNotes, UpstreamOpener};
 use crate::server::Server;
 use crate::session;
 use crate::stop::{self, StopSignal};
@@ -51,8 +38,11 @@ pub(crate) fn run(args: BridgeArgs) -> Result<(), CommandFailure> {
         (None, Some(address)) if args.share => run_shared(&opener, address),
         (None, Some(address)) => run_socket(&opener, address),
         (None, None) => {
-            let stop_signal = stop_signal()?;
-            run_stream(&opener, stdio("bridge")?, stop_signal)
+            let signal = stop_signal()?;
+            session::hint_at_terminal("bridge");
+            bridge(&opener, &signal)
+                .serve_stdio(&signal.stop)
+                .map_err(|error| proxy::failure("bridge", error))
         }
     };
     // Of connections that did not end in time, or were about to begin.
@@ -64,90 +54,40 @@ fn stop_signal() -> Result<StopSignal, CommandFailure> {
     StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
+fn bridge(opener: &Arc<UpstreamOpener>, signal: &StopSignal) -> Bridge {
+    Bridge::new(opener.clone(), proxy::options(&opener.args, ProxyNotes::new(signal)))
+}
+
 /// Serves the clients that connect to a socket, each with a connection of its own to the server.
 fn run_socket(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(), CommandFailure> {
     let shared = Arc::clone(opener);
     streams::run(&opener.args.http, address, move |socket, connection| {
-        let stop_signal = StopSignal::of_connection(connection);
-        let stop_signal = stop_signal.map_err(|error| broken("the client cannot be served", &error))?;
-        run_stream(&shared, socket, stop_signal)
+        let signal = StopSignal::of_connection(connection);
+        let signal = signal
+            .map_err(|error| CommandFailure::failed(format!("the client cannot be served: {error}")))?;
+        let served = bridge(&shared, &signal).serve_stream(socket, &signal.stop);
+        served.map_err(|error| proxy::failure("bridge", error))
     })
 }
 
 /// Serves the clients that connect to a socket with one server.
 #[cfg(unix)]
 fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(), CommandFailure> {
-    let stop_signal = stop_signal()?;
-    let listener = StreamListener::bind(address)
-        .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
-    let (at, is_reachable_from_outside) = (listener.address(), listener.is_reachable_from_outside());
-    let ready = |_: &Peer| streams::report_address(at, is_reachable_from_outside, address);
-    one_server::serve_shared(opener, listener, false, None, stop_signal, ready, || {})
-}
-
-/// Serves one client on a byte stream until it is gone.
-fn run_stream(
-    opener: &Arc<UpstreamOpener>,
-    mut stream: impl Duplex + 'static,
-    stop_signal: StopSignal,
-) -> Result<(), CommandFailure> {
-    let args = &opener.args;
-    // The client comes first, because the server may want to know its identity.
-    let Some(first) = FirstMessage::read(&mut stream)? else { return Ok(()) };
-    let FirstMessage { identity, bytes } = first;
-    let mut upstream = UpstreamSlot::vacant(Arc::clone(opener), identity);
-    let (why, outcome) = match open_for(&mut stream, &mut upstream) {
-        Ok(Some(peer)) => {
-            let downstream = Box::new(StreamDownstream::new(one_server::config(args, &peer), stream, &bytes));
-            return one_server::run(args, downstream, upstream, &peer, ClientCount::One, stop_signal, || {});
-        }
-        Ok(None) => {
-            let why = "the client ended before the server was connected";
-            session::print_note(why);
-            upstream.abandon();
-            (why.to_owned(), Ok(()))
-        }
-        Err(failure) => {
-            (format!("the server behind the bridge cannot be started: {}", failure.message()), Err(failure))
-        }
-    };
-    // The client may be gone, or read what comes after the end of its own messages.
-    let _ = refusal(&bytes, &why).map(|answer| stream.write(&answer));
-    let _ = stream.flush(Limits::default().eof_grace_period);
-    outcome
-}
-
-/// Connects to the server of a client. Returns `None` if the client is gone before: it reads nothing more, or has sent nothing more for
-/// some time, as if a call ran.
-///
-/// # Errors
-///
-/// Fails if no connection is established.
-fn open_for(stream: &mut dyn Duplex, upstream: &mut UpstreamSlot) -> Result<Option<Peer>, CommandFailure> {
-    upstream.start()?;
-    let mut ends_at = None;
-    loop {
-        if let Some(started) = upstream.poll_started() {
-            return started.map(Some);
-        }
-        let hung_up = stream.hung_up().unwrap_or_default();
-        if hung_up.read_closed {
-            ends_at.get_or_insert_with(|| Instant::now() + Limits::default().eof_grace_period);
-        }
-        if hung_up.write_closed || ends_at.is_some_and(|at| at <= Instant::now()) {
-            return Ok(None);
-        }
-        thread::sleep(LOOK_INTERVAL);
-    }
+    let signal = stop_signal()?;
+    let (socket, report) = proxy::listen(&opener.args.http, address)?;
+    // What all clients have is not known before the last one has come, and the server is told once.
+    let connected = bridge(opener, &signal).connect(ClientIdentity::shared());
+    let connected = connected.map_err(proxy::connect_failure)?;
+    report()?;
+    connected.serve_socket(socket, &signal.stop).map_err(|error| proxy::failure("bridge", error))
 }
 
 fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFailure> {
     let args = &opener.args;
-    let stop_signal = stop_signal()?;
-    let bound = BoundHttp::new(&args.http, address)?;
-    let identity = ClientIdentity { info: None, capabilities: all_capabilities() };
-    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
-    let config = one_server::config(args, &peer);
-    let downstream = bound.serve(args, config, http::config(&args.http))?;
-    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal, || {})
+    let signal = stop_signal()?;
+    let bound = proxy::bind(&args.http, address, http::config(&args.http))?;
+    let connected = bridge(opener, &signal).connect(ClientIdentity::any());
+    let connected = connected.map_err(proxy::connect_failure)?;
+    http::report_address(&args.http, bound.address(), None)?;
+    connected.serve_http(bound, &signal.stop).map_err(|error| proxy::failure("bridge", error))
 }

@@ -43,6 +43,14 @@ pub(crate) struct CommandFailure {
     has_result: bool,
 }
 
+impl core::fmt::Display for CommandFailure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl core::error::Error for CommandFailure {}
+
 /// A failure on stdout, for `--json`. All members but the last are always there.
 #[derive(Serialize)]
 struct FailureJson<'a> {

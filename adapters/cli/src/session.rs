@@ -20,6 +20,7 @@ use mcp_proto::{
 };
 use mcp_proto_trace::masked;
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
+use mcp_std::sync::lock;
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
 use crate::args::{StderrChoice, TargetArgs};
@@ -166,13 +167,7 @@ impl ClientSession {
         let (changes, progress) = (ReceivedChanges::default(), SharedProgress::default());
         let log_level = Arc::new(Mutex::new(target.log.clone()));
         let handler = SessionHandler {
-            trace: target.trace,
-            noise_source: server.noise_source(),
-            head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
-            paint: Paint::for_stderr(),
-            noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
-            omission_notes: RefCell::default(),
-            deviations: deviations.clone(),
+            notes: ServerNotes::new(server, target.trace, !target.hide.is_empty(), deviations),
             log_level: Arc::clone(&log_level),
             responder: responder.map(RefCell::new),
             roots: roots.clone(),
@@ -339,14 +334,7 @@ pub(crate) fn print_stderr(line: &str) {
 
 /// Prints events of a session on stderr and answers input requests.
 struct SessionHandler {
-    trace: bool,
-    /// Name of the source of lines that are no messages.
-    noise_source: &'static str,
-    head_redaction: HeadRedaction,
-    paint: Paint,
-    noise_notes: RefCell<LimitedNotes>,
-    omission_notes: RefCell<OmissionNotes>,
-    deviations: Deviations,
+    notes: ServerNotes,
     /// Lowest level of log messages that are shown.
     log_level: Arc<Mutex<Option<LoggingLevel>>>,
     responder: Option<RefCell<InputResponder>>,
@@ -400,36 +388,90 @@ impl ClientHandler for SessionHandler {
         if minimum.is_some_and(|minimum| {
             log.level.severity() >= minimum.severity() || log.level.severity().is_none()
         }) {
-            print_stderr(&log_line(log, self.paint));
+            print_stderr(&log_line(log, self.notes.paint));
         }
     }
 
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.heard();
         match diagnostic {
+            Diagnostic::DeprecatedFeature { .. } if self.notes.trace => print_note(&diagnostic.to_string()),
+            Diagnostic::DeprecatedFeature { .. } => {}
+            other => self.notes.diagnostic(other),
+        }
+    }
+
+    fn tap(&self, record: &TapRecord) {
+        self.notes.tap(record);
+    }
+
+    fn head(&self, record: &HeadRecord) {
+        self.notes.head(record);
+    }
+}
+
+/// Prints notes about a connection to a server, and its messages.
+pub(crate) struct ServerNotes {
+    /// What precedes notes about one of several servers: its name.
+    pub(crate) prefix: String,
+    /// Name of the server in a trace of several connections.
+    pub(crate) label: Option<String>,
+    trace: bool,
+    /// Name of the source of lines that are no messages.
+    noise_source: &'static str,
+    head_redaction: HeadRedaction,
+    paint: Paint,
+    noise_notes: Mutex<LimitedNotes>,
+    omission_notes: Mutex<OmissionNotes>,
+    deviations: Deviations,
+}
+
+impl ServerNotes {
+    pub(crate) fn new(server: &Server, trace: bool, hides_members: bool, deviations: &Deviations) -> Self {
+        Self {
+            prefix: String::new(),
+            label: None,
+            trace,
+            noise_source: server.noise_source(),
+            head_redaction: HeadRedaction::new(hides_members, server),
+            paint: Paint::for_stderr(),
+            noise_notes: Mutex::new(LimitedNotes(MAX_NOISE_LINES)),
+            omission_notes: Mutex::default(),
+            deviations: deviations.clone(),
+        }
+    }
+
+    pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
+        let prefix = &self.prefix;
+        match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
                 // Escapes may hide the form of a secret.
                 let (what, line) = (self.noise_source, masked(line));
                 let line = escape::line(&line);
-                self.noise_notes.borrow_mut().note(&format!("{what} is not a message: {line}{more}"));
+                lock(&self.noise_notes).note(&format!("{prefix}{what} is not a message: {line}{more}"));
             }
-            omission if self.omission_notes.borrow_mut().note(omission) => {}
-            Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
-            Diagnostic::DeprecatedFeature { .. } => {}
+            omission if lock(&self.omission_notes).note(omission) => {}
             other if self.trace => {
-                print_note(&masked(&format!("the server deviated from the protocol: {other}")))
+                print_note(&masked(&format!("{prefix}the server deviated from the protocol: {other}")))
             }
             other => self.deviations.record(other),
         }
     }
 
-    fn tap(&self, record: &TapRecord) {
-        print_stderr(&trace::format_record(record, self.paint));
+    pub(crate) fn tap(&self, record: &TapRecord) {
+        self.show(&trace::format_record(record, self.paint));
     }
 
-    fn head(&self, record: &HeadRecord) {
-        print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
+    pub(crate) fn head(&self, record: &HeadRecord) {
+        self.show(&trace::format_head(record, &self.head_redaction, self.paint));
+    }
+
+    fn show(&self, record: &str) {
+        match &self.label {
+            Some(label) => print_stderr(&format!("{} {record}", self.paint.dim(label))),
+            None => print_stderr(record),
+        }
     }
 }
 

@@ -2,39 +2,37 @@
 //!
 //! Servers answer running calls first. Server processes started by this program are ended with it.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use std::io;
 
 use mcp_blocking::Handle;
+use mcp_proto_proxy::host::Stop;
 #[cfg(unix)]
 use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    Interrupts, StopRequest, StopSignal, end, end_servers_on_signal, hangup_flag, park_if_ending,
-    run_on_signal, shut_down_on_signal, shut_down_within,
+    Interrupts, end, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal, shut_down_on_signal,
+    shut_down_within,
 };
 
 #[cfg(unix)]
 mod unix {
     use alloc::sync::Arc;
-    use core::cell::Cell;
     use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     use core::time::Duration;
-    use std::io::{self, IsTerminal as _, Write as _};
-    use std::os::fd::AsFd as _;
-    use std::os::unix::net::UnixStream;
+    use std::io::{self, IsTerminal as _};
     use std::thread;
 
-    use mcp_blocking::StreamConnection;
-    use mcp_std::io::{Descriptors, Interest};
-    use mcp_std::poll::WaitRequest;
     use mcp_std::process::{on_signal, on_terminate};
     use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
     use signal_hook::low_level::emulate_default_handler;
 
-    use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
+    use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, StopSignal, terminate_all};
 
     /// Set when this process is ending and its server processes are being ended.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -140,103 +138,78 @@ mod unix {
         mcp_std::process::hangup_flag().unwrap_or_default()
     }
 
-    /// A termination request for an event loop that ends by itself.
-    pub(crate) struct StopSignal {
-        flags: Arc<StopFlags>,
-        /// Readable once a signal has arrived.
-        readable: UnixStream,
-        /// Whether the loop has seen the request.
-        is_seen: Cell<bool>,
-        /// Whether all server processes of this program are to end with the loop.
-        ends_all: bool,
+    /// Requests the end of a loop when a signal arrives. Outside of the loop, the signal ends the process immediately.
+    pub(super) fn request_on_signal(request: StopSignal) -> io::Result<()> {
+        on_signal(move |signal| {
+            request.stop.shutdown(GRACE_PERIOD);
+            if !request.is_looping.load(Ordering::SeqCst) {
+                IS_ENDING.store(true, Ordering::SeqCst);
+                terminate_all(SERVER_END_TIMEOUT);
+                signal.terminate();
+            }
+        })
+    }
+}
+
+/// A termination request for an event loop that ends by itself.
+#[derive(Clone)]
+pub(crate) struct StopSignal {
+    pub(crate) stop: Stop,
+    /// Whether the loop is running.
+    is_looping: Arc<AtomicBool>,
+    /// Whether all server processes of this program are to end with the loop.
+    ends_all: bool,
+}
+
+impl StopSignal {
+    /// Returns the request that a signal makes.
+    pub(crate) fn new() -> io::Result<Self> {
+        let signal = Self { ends_all: true, ..Self::of_loop()? };
+        #[cfg(unix)]
+        unix::request_on_signal(signal.clone())?;
+        Ok(signal)
     }
 
-    /// Ends one loop of several.
-    pub(crate) struct StopRequest {
-        flags: Arc<StopFlags>,
-        sender: UnixStream,
+    /// Returns the request for one loop of several. It leaves the servers of other loops alone.
+    pub(crate) fn of_loop() -> io::Result<Self> {
+        Ok(Self { stop: Stop::new()?, is_looping: Arc::default(), ends_all: false })
     }
 
-    impl StopRequest {
-        pub(crate) fn send(&self) {
-            self.flags.is_requested.store(true, Ordering::SeqCst);
-            // The loop is gone if it fails.
-            let _ = (&self.sender).write_all(&[0]);
-        }
+    /// Returns the request for one connection of a server: it comes when the server shuts down.
+    #[cfg(unix)]
+    pub(crate) fn of_connection(connection: &mcp_blocking::StreamConnection) -> io::Result<Self> {
+        let signal = Self { ends_all: true, ..Self::of_loop()? };
+        let stop = signal.stop.clone();
+        connection.on_shutdown(move |_| stop.shutdown(GRACE_PERIOD));
+        Ok(signal)
     }
 
-    #[derive(Default)]
-    struct StopFlags {
-        /// Whether the loop is running. Outside of it, a signal ends the process immediately.
-        is_looping: AtomicBool,
-        is_requested: AtomicBool,
+    /// Sockets accept no connections here.
+    #[cfg(not(unix))]
+    pub(crate) fn of_connection<C>(_: &C) -> io::Result<Self> {
+        Self::of_loop()
     }
 
-    impl StopSignal {
-        pub(crate) fn new() -> io::Result<Self> {
-            let flags = Arc::<StopFlags>::default();
-            let (receiver, mut sender) = UnixStream::pair()?;
-            let handler_flags = flags.clone();
-            on_signal(move |signal| {
-                handler_flags.is_requested.store(true, Ordering::SeqCst);
-                if !handler_flags.is_looping.load(Ordering::SeqCst) {
-                    IS_ENDING.store(true, Ordering::SeqCst);
-                    terminate_all(SERVER_END_TIMEOUT);
-                    signal.terminate();
-                }
-                let _ = sender.write_all(&[0]);
-            })?;
-            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false), ends_all: true })
-        }
+    /// Returns whether the signal was sent, and asks for the end of all server processes.
+    pub(crate) fn ends_servers(&self) -> bool {
+        self.ends_all && self.is_requested()
+    }
 
-        /// Returns the signal of one loop of several, and what sends it. It leaves the servers of other loops alone.
-        pub(crate) fn of_loop() -> io::Result<(StopRequest, Self)> {
-            let flags = Arc::<StopFlags>::default();
-            let (readable, sender) = UnixStream::pair()?;
-            let request = StopRequest { flags: flags.clone(), sender };
-            Ok((request, Self { flags, readable, is_seen: Cell::new(false), ends_all: false }))
-        }
+    /// Sets whether the loop is running.
+    ///
+    /// A running loop must check [`is_requested()`](Self::is_requested) regularly, and once more after its end.
+    pub(crate) fn set_looping(&self, is_looping: bool) {
+        self.is_looping.store(is_looping, Ordering::SeqCst);
+    }
 
-        /// Returns the request of one connection of a server: it comes when the server shuts down.
-        pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
-            let (request, signal) = Self::of_loop()?;
-            connection.on_shutdown(move |_| request.send());
-            Ok(Self { ends_all: true, ..signal })
-        }
-
-        /// Returns whether the signal was sent, and asks for the end of all server processes.
-        pub(crate) fn ends_servers(&self) -> bool {
-            self.ends_all && self.is_requested()
-        }
-
-        /// Sets whether the loop is running.
-        ///
-        /// A running loop must check [`is_requested()`](Self::is_requested) regularly, and once more after its end.
-        pub(crate) fn set_looping(&self, is_looping: bool) {
-            self.flags.is_looping.store(is_looping, Ordering::SeqCst);
-        }
-
-        pub(crate) fn is_requested(&self) -> bool {
-            self.is_seen.set(self.flags.is_requested.load(Ordering::SeqCst));
-            self.is_seen.get()
-        }
-
-        /// Returns the wait request that ends the loop's wait until the loop has seen the signal.
-        pub(crate) fn wait_request(&self) -> WaitRequest<'_> {
-            let read = Some(self.readable.as_fd()).filter(|_| !self.is_seen.get());
-            WaitRequest::new(
-                Descriptors { read, ..Descriptors::default() },
-                Interest { read: read.is_some(), write: false },
-                None,
-            )
-        }
+    pub(crate) fn is_requested(&self) -> bool {
+        self.stop.is_requested()
     }
 }
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    Interrupts, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal,
-    shut_down_within,
+    Interrupts, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal, shut_down_within,
 };
 #[cfg(not(unix))]
 pub(crate) use std::process::exit as end;
@@ -247,9 +220,6 @@ mod other {
     use alloc::sync::Arc;
     use core::sync::atomic::AtomicBool;
     use core::time::Duration;
-    use std::io;
-
-    use mcp_std::poll::WaitRequest;
 
     use super::Handle;
 
@@ -280,34 +250,6 @@ mod other {
 
     pub(crate) fn hangup_flag() -> Arc<AtomicBool> {
         Arc::default()
-    }
-
-    pub(crate) struct StopSignal(());
-
-    impl StopSignal {
-        /// Sockets accept no connections here.
-        pub(crate) const fn of_connection<C>(_: &C) -> io::Result<Self> {
-            Self::new()
-        }
-
-        #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
-        pub(crate) const fn new() -> io::Result<Self> {
-            Ok(Self(()))
-        }
-
-        pub(crate) const fn set_looping(&self, _: bool) {}
-
-        pub(crate) const fn is_requested(&self) -> bool {
-            false
-        }
-
-        pub(crate) const fn ends_servers(&self) -> bool {
-            false
-        }
-
-        pub(crate) fn wait_request(&self) -> WaitRequest<'_> {
-            WaitRequest::unpollable(None)
-        }
     }
 }
 

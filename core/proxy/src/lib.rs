@@ -9,7 +9,7 @@
 //!
 //! # Drivers
 //!
-//! It performs no I/O and reads no clock. A driver owns the engines and their transports, and repeats:
+//! Without features it performs no I/O and reads no clock. A driver owns the engines and their transports, and repeats:
 //!
 //! 1. Input is passed to both engines, as without a proxy.
 //! 2. Events of both engines are passed to the relay, by [`handle_server_event`](Relay::handle_server_event) and
@@ -21,8 +21,15 @@
 //! 5. Output of both engines is written. The driver waits for input, or until a deadline of an engine or of
 //!    [`Relay::poll_timeout`], at which [`handle_timeout`](Relay::handle_timeout) is called.
 //!
-//! `mcp-probe bridge` is such a driver. That of a gateway does the same, with the index of the upstream in each call, as
-//! `mcp-probe gateway` does.
+//! The drivers of the module `host` do this for one server and for several: a driver of a gateway has the index of the upstream in each
+//! call.
+//!
+//! # Features
+//!
+//! | feature | what it enables |
+//! |---|---|
+//! | `host` | `host`: event loops of a bridge and of a gateway, on `std` |
+//! | `tls` | `https` on both sides of these; enables `host`; the build needs a C compiler |
 //!
 //! # A gateway
 //!
@@ -67,6 +74,8 @@ extern crate alloc;
 mod convert;
 mod following;
 mod gateway;
+#[cfg(feature = "host")]
+pub mod host;
 mod input;
 mod lists;
 mod logs;

@@ -126,13 +126,6 @@ pub(crate) struct ProxyArgs {
     pub(crate) stderr: StderrChoice,
 }
 
-impl ProxyArgs {
-    /// Returns the time after which a server without use is ended; `None` if it never is.
-    pub(crate) fn server_idle_timeout(&self) -> Option<Duration> {
-        Some(self.idle_timeout).filter(|timeout| !timeout.is_zero())
-    }
-}
-
 /// Parses the value of `--max-connections`.
 ///
 /// # Errors

@@ -1,6 +1,5 @@
 //! The commands: they ask the background process, and start it if there is none.
 
-use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
@@ -11,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, thread};
 
+use mcp_proto_proxy::host::ClientIdentity;
 use mcp_std::io::StreamAddress;
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::handed_over;
 use crate::output::{print, print_value};
 use crate::paint::Paint;
-use crate::proxy::first_message::shared_identity;
+use crate::proxy::note_end;
 use crate::server::Server;
 
 /// The connections for `--json`.
@@ -183,8 +183,7 @@ fn resolve(name: String, args: ConnectArgs) -> Result<Wanted, CommandFailure> {
 /// Lets the user log in, by a connection that ends at once. The tokens are stored.
 fn log_in(mut wanted: Wanted) -> Result<(), CommandFailure> {
     wanted.authorization.asks_nobody = false;
-    let opener = keeper::opener(wanted)?;
-    Arc::new(opener).open(&shared_identity())?.close();
+    note_end("", &keeper::opener(wanted)?.open(&ClientIdentity::shared())?.close());
     Ok(())
 }
 

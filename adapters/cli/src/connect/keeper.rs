@@ -15,7 +15,9 @@ use std::time::Instant;
 use std::{env, thread};
 
 use clap::Parser;
+use mcp_proto::VersionSet;
 use mcp_proto::client::Peer;
+use mcp_proto_proxy::host::{Bridge, ClientIdentity, Notice, Operator as _, Socket, Stop};
 use mcp_std::io::{Descriptors, Interest, StreamAddress, StreamListener};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
@@ -27,9 +29,8 @@ use crate::args::{ProxyArgs, StderrChoice};
 use crate::authorization;
 use crate::connections;
 use crate::failure::{CommandFailure, Exit};
-use crate::proxy::one_server;
-use crate::proxy::upstream::UpstreamOpener;
-use crate::stop::{self, StopRequest, StopSignal};
+use crate::proxy::{self, ProxyNotes, UpstreamOpener};
+use crate::stop::{self, StopSignal};
 
 /// State that the threads of the process share.
 struct Keeper {
@@ -56,7 +57,7 @@ struct Kept {
     /// Whether more than one request asked for it.
     is_shared: bool,
     begun: Instant,
-    stop: StopRequest,
+    stop: Stop,
 }
 
 /// Keeps connections until there are none, or until a signal ends the process.
@@ -136,7 +137,7 @@ fn serve(
             let descriptors = Descriptors { read: Some(fd), ..Descriptors::default() };
             WaitRequest::new(descriptors, Interest { read: true, write: false }, due)
         };
-        WaitRequest::wait(&[read(listener.as_fd()), read(wakes.as_fd()), signal.wait_request()], due)?;
+        WaitRequest::wait(&[read(listener.as_fd()), read(wakes.as_fd()), signal.stop.wait_request()], due)?;
         while io::Read::read(&mut wakes, &mut [0; 64]).is_ok_and(|n| n > 0) {}
     }
 }
@@ -222,7 +223,7 @@ impl Keeper {
         for name in &ended {
             if let Some(kept) = state.connections.get_mut(name) {
                 kept.phase = Phase::Ending;
-                kept.stop.send();
+                kept.stop.shutdown(stop::GRACE_PERIOD);
             }
         }
         let is_there = |state: &State, name: &String| state.connections.contains_key(name);
@@ -249,8 +250,7 @@ impl Keeper {
         let wanted: Wanted = serde_json::from_str(text)
             .map_err(|error| CommandFailure::failed(format!("the request cannot be read: {error}")))?;
         let name = wanted.name.clone();
-        let (stop, signal) =
-            StopSignal::of_loop().map_err(|error| CommandFailure::failed(error.to_string()))?;
+        let signal = StopSignal::of_loop().map_err(|error| CommandFailure::failed(error.to_string()))?;
         let mut state = lock(&self.state);
         while let Some(kept) = state.connections.get_mut(&name) {
             if !matches!(kept.phase, Phase::Ending) {
@@ -274,13 +274,13 @@ impl Keeper {
             phase: Phase::Opening,
             is_shared: false,
             begun: Instant::now(),
-            stop,
+            stop: signal.stop.clone(),
         };
         state.connections.insert(name.clone(), kept);
         drop(state);
         let (sender, opened) = mpsc::sync_channel(1);
         let place = Place { keeper: Arc::clone(self), name: name.clone() };
-        let run = move || place.hold(wanted, signal, &sender);
+        let run = move || place.hold(wanted, &signal, &sender);
         // The place is given up with the closure if there is no thread.
         thread::Builder::new()
             .name(name)
@@ -330,7 +330,7 @@ impl Drop for Place {
 
 impl Place {
     /// Runs the connection until it ends. Sends its description, or why there is none.
-    fn hold(self, wanted: Wanted, signal: StopSignal, opened: &SyncSender<Result<Summary, CommandFailure>>) {
+    fn hold(self, wanted: Wanted, signal: &StopSignal, opened: &SyncSender<Result<Summary, CommandFailure>>) {
         let outcome = self.serve(wanted, signal, opened);
         // A next attempt finds the name free.
         drop(self);
@@ -343,7 +343,7 @@ impl Place {
     fn serve(
         &self,
         wanted: Wanted,
-        signal: StopSignal,
+        signal: &StopSignal,
         opened: &SyncSender<Result<Summary, CommandFailure>>,
     ) -> Result<(), CommandFailure> {
         let address = StreamAddress::Unix(connections::socket(&self.keeper.folder, &self.name));
@@ -351,18 +351,30 @@ impl Place {
             StreamListener::bind(&address).map_err(|error| CommandFailure::failed(error.to_string()))?;
         let idle = Some(wanted.idle).filter(|idle| !idle.is_zero());
         let shown = wanted.shown.clone();
-        let opener = Arc::new(opener(wanted)?);
-        let ready = |peer: &Peer| {
-            let summary = self.open(shown, idle, peer);
-            let _ = opened.try_send(Ok(summary));
-            Ok(())
-        };
-        let ending = || {
-            if let Some(kept) = lock(&self.keeper.state).connections.get_mut(&self.name) {
-                kept.phase = Phase::Ending;
+        let opener = opener(wanted)?;
+        let notes = ProxyNotes::new(signal);
+        let (keeper, name) = (Arc::clone(&self.keeper), self.name.clone());
+        let operator = move |notice: &Notice<'_>| {
+            if let Notice::Ended = notice {
+                if let Some(kept) = lock(&keeper.state).connections.get_mut(&name) {
+                    kept.phase = Phase::Ending;
+                }
             }
+            notes.notice(notice);
         };
-        one_server::serve_shared(&opener, listener, true, idle, signal, ready, ending)
+        let options = proxy::options(&opener.args, operator);
+        // What all clients have is not known before the last one has come, and the server is told once.
+        let bridge = Bridge::new(Arc::new(opener), options).connect(ClientIdentity::shared());
+        let bridge = bridge.map_err(proxy::connect_failure)?;
+        // Its revision is what clients see.
+        let versions = VersionSet::only(bridge.peer().version);
+        let _ = opened.try_send(Ok(self.open(shown, idle, bridge.peer())));
+        let mut socket = Socket::new(listener);
+        if let Some(idle) = idle {
+            socket = socket.end_after(idle);
+        }
+        let served = bridge.versions(versions).serve_socket(socket, &signal.stop);
+        served.map_err(|error| proxy::failure("bridge", error))
     }
 
     /// Notes that the server is connected.

@@ -91,7 +91,13 @@ pub(crate) fn run(
     _: impl Fn(Socket, &StreamConnection) -> Result<(), CommandFailure> + Send + Sync + 'static,
 ) -> Result<(), CommandFailure> {
     let _: Option<Error> = None;
-    Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
+    Err(unsupported(address))
+}
+
+/// Creates the failure of this platform.
+#[cfg(not(unix))]
+pub(crate) fn unsupported(address: &StreamAddress) -> CommandFailure {
+    CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system"))
 }
 
 /// Opens a serial line.

@@ -1,39 +1,25 @@
 //! The `gateway` command: shows several servers as one.
 
 mod args;
-mod event_loop;
-mod health;
-mod rules;
 mod server_file;
-mod uri_forms;
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 
-use mcp_proto_proxy::{ClientCount, Gateway, gateway_config, search_gateway_config};
-use mcp_std::io::StreamAddress;
-#[cfg(unix)]
-use mcp_std::io::StreamListener;
+use mcp_proto_proxy::host::{Error, Gateway, HEALTH_PATH, Notice, Operator, Server};
 use mcp_std::process::terminate_all;
+use mcp_std::sync::lock;
 
 use crate::args::{ProtectionArgs, ProxyArgs};
-#[cfg(unix)]
+#[cfg(not(unix))]
 use crate::endpoint::streams;
 use crate::endpoint::{http, protection};
 use crate::failure::CommandFailure;
-#[cfg(unix)]
-use crate::failure::Exit;
-use crate::proxy::downstream::{Downstream, StreamDownstream};
-use crate::proxy::first_message::{FirstMessage, shared_identity, stdio};
-use crate::proxy::front::{Front, front_limits, with_hidden_members};
-use crate::proxy::http_downstream::BoundHttp;
-#[cfg(unix)]
-use crate::proxy::shared::SharedDownstream;
-use crate::proxy::upstream::ClientIdentity;
+use crate::proxy::{self, ProxyNotes};
+use crate::session;
 use crate::stop::{self, StopSignal};
 pub(crate) use args::GatewayArgs;
-use event_loop::GatewayLoop;
-use health::Health;
-use rules::SharedRules;
 use server_file::ServerFile;
 
 /// Runs the gateway until the client is gone, or a signal ends it.
@@ -42,103 +28,88 @@ use server_file::ServerFile;
 ///
 /// Fails if the command line or the file is wrong.
 pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
-    let GatewayArgs { config, proxy, protection, store, allow_http } = args;
-    let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
-    let health = Health::new(rules.clone());
+    let GatewayArgs { config, proxy: args, protection, store, allow_http } = args;
+    let args = Arc::new(args);
     // A wrong file is reported before anything is awaited.
-    let mut file = ServerFile::new(config, Arc::clone(&proxy), store, allow_http);
+    let mut file = ServerFile::new(config, Arc::clone(&args), store, allow_http);
     let servers = file.read()?;
-    let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
-    let front = match (&proxy.http.address, &proxy.http.listen) {
-        (Some(address), _) => Some(http_front(&proxy, &protection, address, (&rules, &health))?),
-        (None, Some(address)) => Some(socket_front(&proxy, address, &rules)?),
-        (None, None) => stream_front(&proxy, &rules)?,
+    let signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
+    let operator = GatewayOperator {
+        notes: ProxyNotes::new(&signal),
+        file: Mutex::new(file),
+        is_told_to_read: stop::hangup_flag(),
     };
-    // Without input there is no client, and nothing to do.
-    let Some((downstream, clients, identity)) = front else { return Ok(()) };
-    let front = Front::new("gateway", downstream, stop_signal);
-    let idle_timeout = proxy.server_idle_timeout();
-    let gateway = Gateway::new(clients);
-    let gateway = if proxy.search { gateway.with_search() } else { gateway };
-    let mut gateway = GatewayLoop::new(front, gateway, idle_timeout, identity, file, (rules, health));
-    gateway.apply(servers);
-    if clients == ClientCount::One {
-        gateway.hold_client();
+    let options = proxy::options(&args, operator);
+    let mut gateway = Gateway::new(SERVER_NAME, env!("CARGO_PKG_VERSION"), options);
+    for server in servers {
+        gateway.add(server).map_err(|error| CommandFailure::usage(error.to_string()))?;
     }
-    gateway.run()?;
-    let outcome = gateway.finish();
+    let served = match (&args.http.address, &args.http.listen) {
+        (Some(address), _) => serve_http(gateway, &args, &protection, address, &signal)?,
+        #[cfg(unix)]
+        (None, Some(address)) => {
+            let (socket, report) = proxy::listen(&args.http, address)?;
+            report()?;
+            gateway.serve_socket(socket, &signal.stop)
+        }
+        #[cfg(not(unix))]
+        (None, Some(address)) => return Err(streams::unsupported(address)),
+        (None, None) => {
+            session::hint_at_terminal("gateway");
+            gateway.serve_stdio(&signal.stop)
+        }
+    };
     // Of servers that did not end in time, or were about to begin.
     terminate_all(stop::SERVER_END_TIMEOUT);
-    outcome
-}
-
-/// The side that faces the clients, and the client that the servers see.
-type GatewayFront = (Box<dyn Downstream>, ClientCount, ClientIdentity);
-
-/// Returns the configuration of the server that clients see.
-fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
-    let (versions, limits) = (args.client_era.version_set(), front_limits(args));
-    let config = if args.search { search_gateway_config } else { gateway_config };
-    let config = config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, limits);
-    let rules = rules.clone();
-    with_hidden_members(config, args).tool_audience(move |name| rules.audience_of_tool(name))
-}
-
-/// Serves the client on stdin and stdout. Returns `None` if there is none.
-fn stream_front(args: &ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
-    let mut stream = stdio("gateway")?;
-    // The client comes first, because servers may want to know its identity.
-    let Some(first) = FirstMessage::read(&mut stream)? else { return Ok(None) };
-    let FirstMessage { identity, bytes } = first;
-    let downstream = Box::new(StreamDownstream::new(config(args, rules), stream, &bytes));
-    Ok(Some((downstream, ClientCount::One, identity)))
+    served.map_err(|error| proxy::failure("gateway", error))
 }
 
 /// Serves clients over HTTP.
-fn http_front(
+fn serve_http(
+    gateway: Gateway,
     args: &ProxyArgs,
     protection: &ProtectionArgs,
     address: &str,
-    (rules, health): (&SharedRules, &Health),
-) -> Result<GatewayFront, CommandFailure> {
+    signal: &StopSignal,
+) -> Result<Result<(), Error>, CommandFailure> {
     let http = http::config(&args.http);
     let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
-    let is_open = http.protected_resource().is_none();
-    // A document would hide an endpoint at its path.
-    let http = if args.http.path == health::PATH { http } else { http.document(health.document(is_open)) };
-    let bound = BoundHttp::new(&args.http, &address)?;
-    #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();
-    #[allow(unused_mut, reason = "tokens are validated by a feature")]
-    let mut downstream = bound.serve(args, config(args, rules), http)?;
+    // A document would hide an endpoint at its path.
+    let is_hidden = args.http.path == HEALTH_PATH;
+    let http = if is_hidden { http } else { http.document(gateway.health(protected.is_none())) };
+    let bound = proxy::bind(&args.http, &address, http)?;
+    http::report_address(&args.http, bound.address(), protected.as_ref())?;
     #[cfg(feature = "auth")]
-    if let Some(protected) = protected {
-        downstream.validate_tokens(protection::validator(&protected))?;
+    let bound = match protected {
+        Some(protected) => bound.validate_tokens(protection::validator(&protected)),
+        None => bound,
+    };
+    Ok(gateway.serve_http(bound, &signal.stop))
+}
+
+/// Prints notices, and reads the file again when it changes or a signal says so.
+struct GatewayOperator {
+    notes: ProxyNotes,
+    file: Mutex<ServerFile>,
+    is_told_to_read: Arc<AtomicBool>,
+}
+
+impl Operator for GatewayOperator {
+    fn notice(&self, notice: &Notice<'_>) {
+        self.notes.notice(notice);
     }
-    Ok((Box::new(downstream), ClientCount::Many, shared_identity()))
-}
 
-/// Serves the clients of a socket.
-#[cfg(unix)]
-fn socket_front(
-    args: &ProxyArgs,
-    address: &StreamAddress,
-    rules: &SharedRules,
-) -> Result<GatewayFront, CommandFailure> {
-    let listener = StreamListener::bind(address)
-        .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
-    streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let downstream = SharedDownstream::new(config(args, rules), listener, &args.http);
-    Ok((Box::new(downstream), ClientCount::Streams, shared_identity()))
-}
-
-#[cfg(not(unix))]
-fn socket_front(
-    _: &ProxyArgs,
-    address: &StreamAddress,
-    _: &SharedRules,
-) -> Result<GatewayFront, CommandFailure> {
-    Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
+    /// One that is wrong changes nothing.
+    fn changed_servers(&self) -> Option<Vec<Server>> {
+        let mut file = lock(&self.file);
+        if !self.is_told_to_read.swap(false, Ordering::Relaxed) && !file.has_changed() {
+            return None;
+        }
+        let read = file.read();
+        read.map_err(|failure| failure.print_note("the file has changed, and the servers go on as before"))
+            .ok()
+    }
 }
 
 /// Name of the server that clients see.

@@ -6,17 +6,17 @@ use core::time::Duration;
 use std::fs;
 use std::path::PathBuf;
 
+use mcp_proto_proxy::host::{Pattern, Patterns, Rules, Server as Upstream};
 use mcp_proto_proxy::upstream_name;
 use serde_json::{Map, Value};
 
-use super::rules::Rules;
 use crate::args::authorization::TokenStoreArgs;
 use crate::args::{self, ProxyArgs};
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::join_names;
-use crate::proxy::upstream::UpstreamOpener;
+use crate::proxy::UpstreamOpener;
 use crate::server::{Location, NamedServer, Server};
 use crate::session::print_note;
 
@@ -28,23 +28,8 @@ pub(super) struct ServerFile {
     allow_http: Vec<String>,
     /// Its content when it was read: one that is written anew may have the time and the length of the last one.
     seen: Option<Vec<u8>>,
-}
-
-/// A server of the file.
-pub(super) struct ConfiguredUpstream {
-    /// Name behind the gateway.
-    pub(super) name: String,
-    pub(super) opener: UpstreamOpener,
-    /// Largest number of calls in flight, so that one slow server leaves room for those of others.
-    pub(super) max_calls: usize,
-    pub(super) rules: Rules,
-}
-
-impl ConfiguredUpstream {
-    /// Returns whether a running server is this one, so that it can go on.
-    pub(super) fn is_same_server(&self, running: &UpstreamOpener) -> bool {
-        self.opener.server == running.server && self.opener.timeout == running.timeout
-    }
+    /// Its servers when it was read without a mistake. Those that are the same go on.
+    openers: Vec<Arc<UpstreamOpener>>,
 }
 
 impl ServerFile {
@@ -54,7 +39,7 @@ impl ServerFile {
         store: TokenStoreArgs,
         allow_http: Vec<String>,
     ) -> Self {
-        Self { path, proxy, store, allow_http, seen: None }
+        Self { path, proxy, store, allow_http, seen: None, openers: Vec::new() }
     }
 
     /// Returns whether the file has changed since it was read.
@@ -74,11 +59,11 @@ impl ServerFile {
     ///
     /// Fails if the file cannot be read, or if something in it is wrong. The message names the file, the member and its line, and
     /// contains no values.
-    pub(super) fn read(&mut self) -> Result<Vec<ConfiguredUpstream>, CommandFailure> {
+    pub(super) fn read(&mut self) -> Result<Vec<Upstream>, CommandFailure> {
         // Before it is read, so that a change meanwhile is seen.
         self.seen = self.content();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
-        let mut all = Vec::new();
+        let (mut all, mut openers) = (Vec::new(), Vec::new());
         for server in Server::all_from_config(&self.path)? {
             let name = upstream_name(&server.name);
             if name.is_empty() {
@@ -88,15 +73,25 @@ impl ServerFile {
                 let why = format!("is named `{name}` behind the gateway, as `{other}` is: rename one");
                 return Err(server.at.failure(&why).into());
             }
-            all.push(self.upstream(name, server)?);
+            let (opener, max_calls, rules) = self.upstream(name, server)?;
+            let upstream = Upstream::new(opener.name.as_deref().unwrap_or_default(), opener.clone());
+            all.push(upstream.max_calls(max_calls).rules(rules));
+            openers.push(opener);
         }
+        self.openers = openers;
         Ok(all)
     }
 
-    fn upstream(&self, name: String, server: NamedServer) -> Result<ConfiguredUpstream, CommandFailure> {
+    /// Returns how a server is connected to, its largest number of calls in flight, so that one slow server leaves room for those of
+    /// others, and its rules.
+    fn upstream(
+        &self,
+        name: String,
+        server: NamedServer,
+    ) -> Result<(Arc<UpstreamOpener>, usize, Rules), CommandFailure> {
         let NamedServer { mut server, members, at, .. } = server;
         let (max_calls, timeout) = limits(&members, &at)?;
-        let rules = Rules::parse(&members, &at)?;
+        let rules = rules(&members, &at)?;
         if let Some(member) = members.keys().find(|name| Member::of(name) == Member::NearRule) {
             // What it was to hide would be shown.
             let why = "is no rule: there are `allow`, `hide`, `principals` and `limits`";
@@ -110,8 +105,12 @@ impl ServerFile {
         let authorizer = authorization::for_stored_tokens(&self.store, &self.allow_http, &mut server)?;
         let timeout = timeout.unwrap_or(self.proxy.timeout);
         let args = Arc::clone(&self.proxy);
-        let opener = UpstreamOpener { name: Some(name.clone()), args, timeout, server, authorizer };
-        Ok(ConfiguredUpstream { name, opener, max_calls, rules })
+        let opener = UpstreamOpener { name: Some(name), args, timeout, server, authorizer };
+        let mut before = self.openers.iter();
+        let same = before.find(|before| {
+            before.name == opener.name && before.server == opener.server && before.timeout == opener.timeout
+        });
+        Ok((same.map_or_else(|| Arc::new(opener), Arc::clone), max_calls, rules))
     }
 }
 
@@ -139,6 +138,43 @@ fn limits(members: &Map<String, Value>, at: &Location) -> Result<(usize, Option<
         }
     }
     Ok((calls, timeout))
+}
+
+/// Reads the rules in the entry of a server: the members `allow`, `hide` and `principals`.
+fn rules(members: &Map<String, Value>, at: &Location) -> Result<Rules, CommandFailure> {
+    let mut rules = Rules { common: patterns(members, at)?, ..Rules::default() };
+    let at = at.member("principals");
+    let listed = match members.get("principals") {
+        None => &Map::new(),
+        Some(listed) => listed.as_object().ok_or_else(|| at.failure("must be an object"))?,
+    };
+    for (name, members) in listed {
+        let at = at.member(name);
+        let members = members.as_object().ok_or_else(|| at.failure("must be an object"))?;
+        if let Some(other) = members.keys().find(|member| !["allow", "hide"].contains(&&***member)) {
+            return Err(at.member(other).failure("is no rule: there are `allow` and `hide`").into());
+        }
+        rules.principals.insert(name.clone(), patterns(members, &at)?);
+    }
+    Ok(rules)
+}
+
+fn patterns(members: &Map<String, Value>, at: &Location) -> Result<Patterns, CommandFailure> {
+    let list = |member: &str| {
+        let Some(list) = members.get(member) else { return Ok(None) };
+        let at = at.member(member);
+        let list = list.as_array().ok_or_else(|| at.failure("must be an array of strings"))?;
+        let patterns = list.iter().enumerate().map(|(index, pattern)| {
+            let fail = |why| at.element(index).failure(why);
+            let pattern = pattern.as_str().filter(|pattern| !pattern.is_empty());
+            let pattern =
+                pattern.ok_or_else(|| fail("must be a name or a URI; * stands for any characters"))?;
+            Pattern::new(pattern)
+                .ok_or_else(|| fail("must have no segment `.` or `..`: write where it leads to"))
+        });
+        patterns.collect::<Result<Vec<_>, _>>().map(Some)
+    };
+    Ok(Patterns { allow: list("allow")?, hide: list("hide")?.unwrap_or_default() })
 }
 
 /// What a member of an entry is for.

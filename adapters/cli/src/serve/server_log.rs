@@ -1,7 +1,6 @@
 //! Output of the demonstration server on stderr.
 
 use alloc::sync::Arc;
-use std::sync::Mutex;
 
 use mcp_proto::Diagnostic;
 use mcp_proto::http::HeadRecord;
@@ -10,11 +9,11 @@ use mcp_proto::tap::TapRecord;
 use mcp_runtime::server::HandlerFailure;
 
 use super::layers::AuditFile;
-use crate::endpoint::refusals::RefusalNotes;
+use crate::endpoint::refusals::ClientNotes;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::ServeArgs;
-use crate::session::{self, LimitedNotes};
+use crate::session;
 use crate::trace::{self, HeadRedaction};
 use mcp_std::sync::lock;
 
@@ -22,8 +21,7 @@ use mcp_std::sync::lock;
 pub(super) struct ServerLog {
     head_redaction: HeadRedaction,
     paint: Paint,
-    client_notes: Mutex<LimitedNotes>,
-    refusal_notes: Mutex<RefusalNotes>,
+    client_notes: ClientNotes,
     pub(super) audit_file: Option<Arc<AuditFile>>,
 }
 
@@ -38,29 +36,19 @@ impl ServerLog {
         Ok(Arc::new(Self {
             head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),
             paint: Paint::for_stderr(),
-            client_notes: Mutex::new(LimitedNotes(20)),
-            refusal_notes: Mutex::default(),
+            client_notes: ClientNotes::new(),
             audit_file,
         }))
     }
 
     pub(super) fn diagnostic(&self, diagnostic: &Diagnostic) {
-        // Neither side is at fault: a cancellation crossed the response, or overtook its request. What a definition of tools
-        // lacks is told by `check`: whoever starts the server reads the address in its first line.
-        let usual = matches!(
-            diagnostic,
-            Diagnostic::UnknownCancellation(_)
-                | Diagnostic::EarlyCancellation(_)
-                | Diagnostic::LateResponse(_)
-                | Diagnostic::UndescribedTool { .. }
-        );
-        if lock(&self.refusal_notes).note(diagnostic) {
-            return;
-        }
-        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
-            lock(&self.client_notes).note(&diagnostic.to_string());
-        } else if !usual {
-            lock(&self.client_notes).note(&format!("the client deviated from the protocol: {diagnostic}"));
+        match diagnostic {
+            // What a definition of tools lacks is told by `check`: whoever starts the server reads the address in its first line.
+            Diagnostic::UndescribedTool { .. } => {}
+            Diagnostic::DeprecatedFeature { .. } => {
+                lock(&self.client_notes.deviations).note(&diagnostic.to_string());
+            }
+            other => self.client_notes.note(other),
         }
     }
 

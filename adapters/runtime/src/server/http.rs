@@ -5,7 +5,7 @@ mod shards;
 mod state;
 
 pub use self::shards::Shard;
-pub use state::{TokenOutcome, TokenReply, TokenWorkers, register_tools};
+pub use state::{TokenOutcome, TokenQueue, TokenReply, TokenWorkers, register_tools};
 
 use alloc::boxed::Box;
 use core::fmt;

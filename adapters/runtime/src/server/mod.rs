@@ -42,7 +42,7 @@ pub use handler::SharedHandler;
 pub use handler::{AsyncHandler, Placement, dispatch_async_event, run_call};
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
-pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers, register_tools};
+pub use http::{HttpServer, Shard, TokenOutcome, TokenQueue, TokenReply, TokenWorkers, register_tools};
 pub use remote::{
     ActiveCall, BeginTask, EncodedResult, FinishedCall, HandlerOutcome, LoopCommand, RemoteCall,
 };
@@ -54,7 +54,7 @@ pub use session_sharing::{Driven, ShareSessions};
 pub use shared_sessions::{SessionKeys, SharedSessions};
 pub use stream::{CallRunner, Server};
 #[cfg(unix)]
-pub use stream_server::{StreamConnection, StreamServer, StreamServerHandle};
+pub use stream_server::{StreamConnection, StreamServer, StreamServerHandle, longest_unused};
 #[cfg(feature = "tasks")]
 pub use tasks::ServerTasks;
 pub use tasks::{DriveTasks, StorePlace, TaskSource};

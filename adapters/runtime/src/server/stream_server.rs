@@ -317,19 +317,8 @@ impl State {
     /// Closes the connection that was silent for longest, or else the one idle for longest. Returns false if there is none that may
     /// be closed.
     fn evict_one(&mut self, bounds: Bounds) -> bool {
-        let silent = |socket: &SocketControl| socket.silence().filter(|time| *time >= SILENT_GRACE);
-        let idle =
-            |socket: &SocketControl| Some(socket.idle_time()).filter(|time| *time >= bounds.max_idle_time);
-        // While a connection is silent, newcomers take no more places of idle ones: who connects need not be a client.
-        let is_one_silent = self.sockets.values().any(|socket| socket.silence().is_some());
-        let victim = self.longest(silent).or_else(|| if is_one_silent { None } else { self.longest(idle) });
+        let victim = longest_unused(self.sockets.iter(), bounds.max_idle_time).copied();
         victim.inspect(|victim| self.close(*victim)).is_some()
-    }
-
-    /// Returns the connection with the longest time.
-    fn longest(&self, time: impl Fn(&SocketControl) -> Option<Duration>) -> Option<u64> {
-        let times = self.sockets.iter().filter_map(|(id, socket)| Some((time(socket)?, *id)));
-        times.max().map(|(_, id)| id)
     }
 
     /// Closes the connections that have sent no line in time. Returns the time until the next one is to be closed.
@@ -352,6 +341,23 @@ impl State {
             socket.close();
         }
     }
+}
+
+/// Returns the connection that is closed for a new one if all places are taken: the one that was silent for longest, at least for a second,
+/// or else the one idle for longest, at least for `max_idle_time`; `None` if there is none. A server of its own loop that has the bounds of
+/// a [`StreamServer`] uses it.
+pub fn longest_unused<'s, K>(
+    connections: impl Iterator<Item = (K, &'s SocketControl)> + Clone,
+    max_idle_time: Duration,
+) -> Option<K> {
+    // While a connection is silent, newcomers take no more places of idle ones: who connects need not be a client.
+    let is_one_silent = connections.clone().any(|(_, socket)| socket.silence().is_some());
+    let unused = |socket: &SocketControl| match socket.silence() {
+        Some(time) => Some(time).filter(|time| *time >= SILENT_GRACE),
+        None => Some(socket.idle_time()).filter(|time| !is_one_silent && *time >= max_idle_time),
+    };
+    let times = connections.filter_map(|(key, socket)| Some((unused(socket)?, key)));
+    times.max_by_key(|(time, _)| *time).map(|(_, key)| key)
 }
 
 const DEFAULT_BOUNDS: Bounds = Bounds {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use core::task::{Context, Waker};
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::{Anchor, Instant};
 use mcp_runtime::Error;
 use mcp_runtime::server::{
-    ChangeSet, Dispatcher, RemoteCall, ServerLoop as _, StorePlace, TokenOutcome, TokenWorkers,
+    ChangeSet, Dispatcher, RemoteCall, ServerLoop as _, StorePlace, TokenOutcome, TokenQueue, TokenWorkers,
 };
 use mcp_std::catch;
 
@@ -30,9 +30,7 @@ pub(super) struct Core {
     sleep_until: Option<Instant>,
     /// Whether the host failed to start a timer.
     has_no_timer: bool,
-    pub(super) tokens: Option<TokenWorkers>,
-    /// Exchanges whose tokens the workers have, with the flags that the decision is wanted.
-    undecided: Vec<(ExchangeId, Arc<AtomicBool>)>,
+    pub(super) tokens: Option<TokenQueue>,
     /// Whether the grace period of a shutdown has passed: what is open ends.
     pub(super) is_aborted: bool,
     /// The store of tasks has done its last work.
@@ -66,7 +64,6 @@ impl Core {
             sleep_until: None,
             has_no_timer: false,
             tokens: None,
-            undecided: Vec::new(),
             is_aborted: false,
             has_finished_tasks: false,
         }
@@ -83,9 +80,7 @@ impl Core {
 
     /// Sets what decides about tokens.
     pub(super) fn set_tokens(&mut self, tokens: TokenWorkers) {
-        let workers = tokens.clone();
-        self.host.server.set_validator(move |request| workers.validate_now(request));
-        self.tokens = Some(tokens);
+        self.tokens = Some(TokenQueue::new(tokens, &mut self.host.server));
     }
 
     /// Does the work that is there, as far as it needs no code that waits. For a `poller`, handlers may be started.
@@ -195,17 +190,8 @@ impl Core {
 
     /// Has the tokens decided about that the validator was not asked about. Returns whether there were any.
     fn validate_tokens(&mut self, shard: &Shard) -> bool {
-        let Self { host, undecided, tokens, .. } = self;
-        let before = undecided.len();
-        undecided.retain(|(exchange, is_wanted)| {
-            let waits = host.server.awaits_token_decision(*exchange);
-            if !waits {
-                is_wanted.store(false, Ordering::Release);
-            }
-            waits
-        });
-        if let Some(tokens) = tokens.as_ref().filter(|_| undecided.len() < before) {
-            tokens.discard_unwanted();
+        if let Some(tokens) = &mut self.tokens {
+            tokens.discard(&self.host.server);
         }
         let mut any = false;
         while let Some((exchange, request)) = self.host.tokens.pop_front() {
@@ -223,7 +209,7 @@ impl Core {
         exchange: ExchangeId,
         request: TokenRequest,
     ) -> Result<(), Denial> {
-        let tokens = self.tokens.as_ref().ok_or_else(Denial::invalid_token)?;
+        let tokens = self.tokens.as_mut().ok_or_else(Denial::invalid_token)?;
         let shard = shard.this.clone();
         let reply = move |outcome| {
             if let Some(shard) = shard.upgrade() {
@@ -231,9 +217,7 @@ impl Core {
                 shard.wake(Some(exchange.index()));
             }
         };
-        let is_wanted = tokens.submit(request, Box::new(reply))?;
-        self.undecided.push((exchange, is_wanted));
-        Ok(())
+        tokens.submit(exchange, request, Box::new(reply))
     }
 
     fn decide(&mut self, exchange: ExchangeId, outcome: TokenOutcome) {

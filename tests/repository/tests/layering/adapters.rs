@@ -92,7 +92,7 @@ pub(super) const PACKAGES: &[(&str, &str)] = &[
     ("adapters/tower", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-runtime"),
     ("adapters/telemetry", "mcp-proto"),
     ("adapters/redis", "mcp-std"),
-    ("core/proxy", "mcp-proto"),
+    ("core/proxy", "mcp-proto mcp-std mcp-auth mcp-runtime"),
     ("core/trace", "mcp-proto mcp-std"),
     ("core/sim", "mcp-proto mcp-events"),
     (

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::Ordering;
 use core::task::Waker;
 
 use mcp_proto::http::server as http;
@@ -15,7 +14,7 @@ use mcp_std::io::Listener;
 use mcp_std::{catch, entropy};
 
 use super::shards::ShardMessage;
-use super::state::{State, TokenOutcome, TokenWorkers};
+use super::state::{State, TokenOutcome, TokenQueue, TokenWorkers};
 use crate::Error;
 use crate::inline_map::ErasedBox;
 use crate::server::attachments::Attachments;
@@ -34,7 +33,7 @@ pub(super) struct HttpLoop {
     pub(super) dispatcher: Dispatcher,
     pub(super) remote_runner: RemoteRunner,
     /// Decides about the tokens that need waiting.
-    pub(super) tokens: Option<TokenWorkers>,
+    pub(super) tokens: Option<TokenQueue>,
     /// Ends a wait of the loop.
     waker: Option<Waker>,
     /// Whether the last turn ended before all work was done.
@@ -279,16 +278,16 @@ impl HttpLoop {
 
     /// Sets what decides about tokens.
     pub(super) fn set_tokens(&mut self, tokens: TokenWorkers) {
-        let workers = tokens.clone();
-        self.state.server.set_validator(move |request| workers.validate_now(request));
-        self.tokens = Some(tokens);
+        self.tokens = Some(TokenQueue::new(tokens, &mut self.state.server));
     }
 
     /// Has received tokens decided about. Returns whether there were any.
     fn validate_tokens(&mut self) -> bool {
         let mut any = false;
         // First: tokens whose exchange is gone leave their places to new ones.
-        self.discard_tokens();
+        if let Some(tokens) = &mut self.tokens {
+            tokens.discard(&self.state.server);
+        }
         while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
             any = true;
             if let Some(outcome) = self.validate_token(exchange, request) {
@@ -300,7 +299,9 @@ impl HttpLoop {
 
     /// Returns the decision about a token, or `None` if it arrives later.
     fn validate_token(&mut self, exchange: ExchangeId, request: TokenRequest) -> Option<TokenOutcome> {
-        let Some(tokens) = self.tokens.clone() else { return Some(Err(Denial::invalid_token())) };
+        if self.tokens.is_none() {
+            return Some(Err(Denial::invalid_token()));
+        }
         if !self.state.shard_inbox.has_waker() {
             let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
             self.state.shard_inbox.register(&waker);
@@ -309,27 +310,7 @@ impl HttpLoop {
         // Bounded by the tokens that wait. The loop may have ended.
         let reply =
             Box::new(move |outcome| _ = sender.send_unbounded(ShardMessage::Token(exchange, outcome)));
-        match tokens.submit(request, reply) {
-            Ok(is_wanted) => self.state.undecided_tokens.push((exchange, is_wanted)),
-            Err(denial) => return Some(Err(denial)),
-        }
-        None
-    }
-
-    /// Forgets the tokens whose clients are gone or were refused meanwhile, so that they take no thread and no place.
-    fn discard_tokens(&mut self) {
-        let State { server, undecided_tokens, .. } = &mut self.state;
-        let before = undecided_tokens.len();
-        undecided_tokens.retain(|(exchange, is_wanted)| {
-            let waits = server.awaits_token_decision(*exchange);
-            if !waits {
-                is_wanted.store(false, Ordering::Release);
-            }
-            waits
-        });
-        if let Some(tokens) = self.tokens.as_ref().filter(|_| undecided_tokens.len() < before) {
-            tokens.discard_unwanted();
-        }
+        self.tokens.as_mut()?.submit(exchange, request, reply).err().map(Err)
     }
 
     fn dispatch_tap(&mut self, handler: &mut dyn LoopHandler) {

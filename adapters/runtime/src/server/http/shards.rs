@@ -125,7 +125,7 @@ impl HttpLoop {
             let mut other = Self::new(state);
             other.dispatcher.set_max_running(self.dispatcher.max_running());
             if let Some(tokens) = &self.tokens {
-                other.set_tokens(tokens.clone());
+                other.set_tokens(tokens.workers().clone());
             }
             if let Some(sharing) = &self.state.sharing {
                 let sharing = sharing.for_shard(&mut other.state.server)?;

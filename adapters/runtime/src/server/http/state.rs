@@ -41,8 +41,6 @@ pub(super) struct State {
     pub(super) shard_messages: VecDeque<ShardMessage>,
     /// Exchanges whose tokens wait for validation; at most one per connection.
     pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
-    /// Exchanges whose tokens were given to the threads of the validator, with the flags that the decision is wanted.
-    pub(super) undecided_tokens: Vec<(ExchangeId, Arc<AtomicBool>)>,
     /// Set if other processes serve the same sessions.
     pub(super) sharing: Option<Box<dyn ShareSessions>>,
     /// Names of the tools whose calls may run again in another process.
@@ -75,7 +73,6 @@ impl State {
             shard_senders: Vec::new(),
             shard_messages: VecDeque::new(),
             pending_tokens: VecDeque::new(),
-            undecided_tokens: Vec::new(),
             sharing: None,
             repeatable_tools: Vec::new(),
             tool_names: Vec::new(),
@@ -394,23 +391,17 @@ impl TokenWorkers {
     }
 
     /// Decides about a token if that needs no waiting.
-    #[must_use]
-    pub fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
+    fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
         // The panic hook has reported the panic. A token that causes one is not accepted.
         catch(|| self.shared().validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
-    /// Removes the tokens whose decision nobody wants any more.
-    pub fn discard_unwanted(&self) {
-        self.shared().lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
-    }
-
-    /// Queues a token, whose decision is passed to `reply`. Clear the returned flag when nobody wants it any more.
+    /// Queues a token, whose decision is passed to `reply`. The returned flag is cleared when nobody wants it any more.
     ///
     /// # Errors
     ///
     /// The decision, if too many tokens wait or no thread can be started.
-    pub fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
+    fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
         let mut state = self.shared().lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
@@ -431,6 +422,60 @@ impl TokenWorkers {
         drop(state);
         self.shared().arrival.notify_one();
         Ok(is_wanted)
+    }
+}
+
+/// The tokens of one HTTP server that its validator decides about on other threads.
+#[derive(Debug)]
+pub struct TokenQueue {
+    workers: TokenWorkers,
+    /// Exchanges that wait, with the flags that the decision is wanted.
+    undecided: Vec<(ExchangeId, Arc<AtomicBool>)>,
+}
+
+impl TokenQueue {
+    /// Sets the validator of a server, which is asked first for what needs no waiting.
+    pub fn new(workers: TokenWorkers, server: &mut http::Server) -> Self {
+        let quick = workers.clone();
+        server.set_validator(move |request| quick.validate_now(request));
+        Self { workers, undecided: Vec::new() }
+    }
+
+    /// Returns the workers, which other servers may share.
+    pub const fn workers(&self) -> &TokenWorkers {
+        &self.workers
+    }
+
+    /// Queues the token of an exchange, whose decision is passed to `reply`.
+    ///
+    /// # Errors
+    ///
+    /// The decision, if too many tokens wait or no thread can be started.
+    pub fn submit(
+        &mut self,
+        exchange: ExchangeId,
+        request: TokenRequest,
+        reply: TokenReply,
+    ) -> Result<(), Denial> {
+        let is_wanted = self.workers.submit(request, reply)?;
+        self.undecided.push((exchange, is_wanted));
+        Ok(())
+    }
+
+    /// Forgets the tokens whose clients are gone or were refused meanwhile, so that they take no thread and no place. Call it before
+    /// [`submit`](Self::submit).
+    pub fn discard(&mut self, server: &http::Server) {
+        let before = self.undecided.len();
+        self.undecided.retain(|(exchange, is_wanted)| {
+            let waits = server.awaits_token_decision(*exchange);
+            if !waits {
+                is_wanted.store(false, Ordering::Release);
+            }
+            waits
+        });
+        if self.undecided.len() < before {
+            self.workers.shared().lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
+        }
     }
 }
 

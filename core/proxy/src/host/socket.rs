@@ -1,5 +1,6 @@
 //! The clients of a socket that share one server: byte streams of one engine, in one loop.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
@@ -7,18 +8,52 @@ use std::os::fd::AsFd as _;
 use mcp_proto::frame::line::{Line, LineDecoder};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{ChannelId, Fault, Instant};
+use mcp_runtime::server::longest_unused;
 use mcp_std::Clock;
 use mcp_std::io::{
-    Descriptors, Duplex as _, Interest, Socket, SocketControl, StreamListener, is_resource_exhausted,
+    Descriptors, Duplex as _, Interest, Socket as Stream, SocketControl, StreamListener,
+    is_resource_exhausted,
 };
 use mcp_std::poll::{PollHandles, WaitRequest};
 
 use super::downstream::{Downstream, give_tasks, with_defaults};
-use crate::args::ServeHttpArgs;
-use crate::session::LimitedNotes;
+use super::notice::{Notice, Operator};
+
+/// A socket, whose clients share the servers of a proxy.
+///
+/// There is neither encryption nor authorization: everybody who can reach the address can use the servers.
+#[derive(Debug)]
+pub struct Socket {
+    listener: StreamListener,
+    max_clients: usize,
+    idle_end: Option<Duration>,
+}
+
+impl Socket {
+    /// Serves the clients of this listener, at most 64 at a time.
+    #[must_use]
+    pub const fn new(listener: StreamListener) -> Self {
+        Self { listener, max_clients: MAX_CLIENTS, idle_end: None }
+    }
+
+    /// Sets the maximum number of clients. Others take the place of one that is silent or was not used for 10 minutes, or are closed at
+    /// once. Beyond 64 the descriptor limit is raised as far as possible.
+    #[must_use]
+    pub const fn max_clients(mut self, clients: usize) -> Self {
+        self.max_clients = clients;
+        self
+    }
+
+    /// Ends the proxy when there was no client for this time.
+    #[must_use]
+    pub const fn end_after(mut self, idle: Duration) -> Self {
+        self.idle_end = Some(idle);
+        self
+    }
+}
 
 /// Clients on the byte streams of a socket.
-pub(crate) struct SharedDownstream {
+pub(super) struct SocketDownstream {
     engine: Engine,
     /// `None` after the shutdown has begun.
     listener: Option<StreamListener>,
@@ -26,7 +61,7 @@ pub(crate) struct SharedDownstream {
     max_clients: usize,
     /// Time until which no client is accepted, because the system had no descriptor for one.
     accepts_at: Option<Instant>,
-    refusal_notes: LimitedNotes,
+    operator: Arc<dyn Operator>,
     clock: Clock,
     now: Instant,
     error: Option<io::Error>,
@@ -39,7 +74,7 @@ pub(crate) struct SharedDownstream {
 
 struct Client {
     channel: ChannelId,
-    stream: Socket,
+    stream: Stream,
     control: SocketControl,
     decoder: LineDecoder,
     /// Time at which the client is closed: without a first line, or if it does not read its last messages.
@@ -119,12 +154,11 @@ impl Client {
     }
 }
 
-impl SharedDownstream {
-    /// Creates the transport; at most `--max-connections` clients are connected. Others take the place of one that is silent or was not
-    /// used for long, or are closed at once.
-    pub(crate) fn new(config: Config, listener: StreamListener, args: &ServeHttpArgs) -> Self {
-        let max_clients = args.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
-        if max_clients > MAX_SHARED_CLIENTS {
+impl SocketDownstream {
+    /// Creates the transport.
+    pub(super) fn new(config: Config, socket: Socket, operator: Arc<dyn Operator>) -> Self {
+        let Socket { listener, max_clients, idle_end } = socket;
+        if max_clients > MAX_CLIENTS {
             // Without it there are fewer clients.
             let _ = mcp_std::io::raise_descriptor_limit();
         }
@@ -138,20 +172,14 @@ impl SharedDownstream {
             clients: Vec::new(),
             max_clients,
             accepts_at: None,
-            refusal_notes: LimitedNotes(20),
+            operator,
             clock,
             now,
             error: None,
             shutdown_deadline: None,
-            idle_end: None,
+            idle_end,
             idle_deadline: None,
         }
-    }
-
-    /// Ends the transport when there was no client for this time.
-    pub(crate) fn end_after(mut self, idle: Option<Duration>) -> Self {
-        self.idle_end = idle;
-        self
     }
 
     /// Lets go of the listener if there was no client for long enough. One that is about to come is accepted before this.
@@ -191,14 +219,11 @@ impl SharedDownstream {
         }
     }
 
-    fn add(&mut self, mut stream: Socket) {
+    fn add(&mut self, mut stream: Stream) {
         let evicted = self.clients.iter().filter(|client| client.is_evicted).count();
         if self.clients.len() - evicted >= self.max_clients && !self.evict_one() {
             // Closed by the end of this function.
-            let places = self.max_clients;
-            self.refusal_notes.note(&format!(
-                "a client is refused, because all places are taken (--max-connections {places})"
-            ));
+            self.operator.notice(&Notice::NoPlace(self.max_clients));
             return;
         }
         let channel = self.engine.open_channel(self.now);
@@ -211,16 +236,9 @@ impl SharedDownstream {
     /// Closes the client that was silent for longest, or else the one idle for longest, as other listeners do. Returns false if there
     /// is none that may be closed.
     fn evict_one(&mut self) -> bool {
-        let silence = |client: &Client| client.control.silence();
-        // While a client is silent, newcomers take no more places of idle ones: who connects need not be a client.
-        let is_one_silent = self.clients.iter().any(|client| silence(client).is_some());
-        let unused_time = |client: &Client| match silence(client) {
-            Some(time) => Some(time).filter(|time| *time >= SILENT_GRACE),
-            None => Some(client.control.idle_time()).filter(|time| !is_one_silent && *time >= MAX_IDLE_TIME),
-        };
-        let open = self.clients.iter_mut().filter(|client| !client.is_evicted);
-        let timed = open.filter_map(|client| Some((unused_time(client)?, client)));
-        let Some((_, victim)) = timed.max_by_key(|(time, _)| *time) else { return false };
+        let open = self.clients.iter().enumerate().filter(|(_, client)| !client.is_evicted);
+        let victim = longest_unused(open.map(|(at, client)| (at, &client.control)), MAX_IDLE_TIME);
+        let Some(victim) = victim.and_then(|at| self.clients.get_mut(at)) else { return false };
         victim.is_evicted = true;
         self.engine.close_channel(self.now, victim.channel, &Fault::Closed);
         true
@@ -248,7 +266,7 @@ impl SharedDownstream {
     }
 }
 
-impl Downstream for SharedDownstream {
+impl Downstream for SocketDownstream {
     fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
@@ -346,13 +364,11 @@ impl Downstream for SharedDownstream {
 
 /// Time in which a client has to send its first line.
 const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time without a line after which a client loses its place to a new one.
-const SILENT_GRACE: Duration = Duration::from_secs(1);
 /// Time without a byte after which a client loses its place to a new one.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(600);
 /// Time in which a client has to read its last messages after its channel was closed.
 const LAST_WRITE_TIME: Duration = Duration::from_secs(5);
 /// Pause before another client is accepted without free descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of clients that share a server on a socket, unless `--max-connections` sets it.
-const MAX_SHARED_CLIENTS: usize = 64;
+/// Default of [`Socket::max_clients`].
+const MAX_CLIENTS: usize = 64;

@@ -7,14 +7,15 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Anchor, Entropy, Fault, Instant, RawJson};
-use mcp_proto_proxy::set_tasks;
 use mcp_runtime::driver::PipeDriver;
 use mcp_std::entropy;
 use mcp_std::io::Duplex;
 use mcp_std::poll::WaitRequest;
 
+use crate::set_tasks;
+
 /// Transport that faces the clients.
-pub(crate) trait Downstream {
+pub(super) trait Downstream {
     fn engine(&mut self) -> &mut Engine;
 
     /// Returns the time of the last clock reading.
@@ -66,20 +67,20 @@ pub(crate) trait Downstream {
 }
 
 /// Completes a configuration: its memory has the bound of this machine, and what clients keep is sealed.
-pub(crate) fn with_defaults(config: Config, anchor: Anchor) -> Arc<Config> {
+pub(super) fn with_defaults(config: Config, anchor: Anchor) -> Arc<Config> {
     let config = config.max_memory_by_default(mcp_std::memory::max_memory());
     Arc::new(config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor))))
 }
 
 /// Gives an engine the tasks of its configuration. Without entropy it has none: their ids would be known to others.
-pub(crate) fn give_tasks(engine: &mut Engine, now: Instant, anchor: Anchor) {
+pub(super) fn give_tasks(engine: &mut Engine, now: Instant, anchor: Anchor) {
     if let Ok(seed) = entropy::seed() {
         set_tasks(engine, now, Entropy::new(seed, entropy::nonce()), anchor);
     }
 }
 
 /// One client on a byte stream.
-pub(crate) struct StreamDownstream<D> {
+pub(super) struct StreamDownstream<D> {
     pipe: pipe::Server,
     drive: PipeDriver,
     stream: D,
@@ -90,7 +91,7 @@ pub(crate) struct StreamDownstream<D> {
 
 impl<D: Duplex> StreamDownstream<D> {
     /// Creates the transport; `bytes` is input that was read before.
-    pub(crate) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
+    pub(super) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
         let mut drive = PipeDriver::new();
         let now = drive.tick();
         let mut pipe = pipe::Server::new(with_defaults(config, drive.anchor()), now);

@@ -1,4 +1,4 @@
-//! The document at [`PATH`], which tells monitors of the servers behind a gateway.
+//! The document at [`HEALTH_PATH`], which tells monitors of the servers behind a gateway.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -25,14 +25,14 @@ pub(super) enum ServerState {
 }
 
 /// The servers behind a gateway, shared by its loop and the document.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Health {
     /// By the index of their upstream.
     servers: Arc<Mutex<BTreeMap<usize, ServerHealth>>>,
     rules: SharedRules,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct ServerHealth {
     name: String,
     state: ServerState,
@@ -54,7 +54,7 @@ impl Health {
     /// `shows_servers` it names none, and its status is that of all.
     pub(super) fn document(&self, shows_servers: bool) -> PublicDocument {
         let health = self.clone();
-        PublicDocument::live(PATH, "application/json", move || health.to_json(shows_servers))
+        PublicDocument::live(HEALTH_PATH, "application/json", move || health.to_json(shows_servers))
     }
 
     pub(super) fn add(&self, index: usize, name: &str) {
@@ -85,8 +85,8 @@ impl Health {
     }
 }
 
-/// Path of the document.
-pub(super) const PATH: &str = "/health";
+/// Path of [`Gateway::health`](super::Gateway::health).
+pub const HEALTH_PATH: &str = "/health";
 
 #[cfg(test)]
 mod tests {

@@ -1,20 +1,74 @@
-//! The identity of the client from its first message. A bridge presents this identity to the server.
+//! The client that a server sees: the one of the first message on a stream, or one that stands for several.
 
 use std::io::{self, ErrorKind};
 
 use mcp_proto::model::{Implementation, Map};
 use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError};
-use mcp_proto_proxy::relayed_capabilities;
-use mcp_std::io::{Duplex, Interest, Stdio};
+use mcp_std::io::{Duplex, Interest};
 
-use super::upstream::ClientIdentity;
-use crate::failure::CommandFailure;
-use crate::session;
+use crate::relayed_capabilities;
+
+/// Identity and capabilities of the client that a server sees.
+#[derive(Clone, Debug)]
+pub struct ClientIdentity {
+    /// Its name; `None` for that of the connector's configuration.
+    pub info: Option<Implementation>,
+    /// Its capabilities.
+    pub capabilities: Capabilities,
+}
+
+impl ClientIdentity {
+    /// Returns a client with all capabilities: one that is not known, or several over HTTP.
+    #[expect(deprecated, reason = "supported until its removal")]
+    #[must_use]
+    pub fn any() -> Self {
+        Self::with(&[
+            Capability::Elicitation,
+            Capability::ElicitationForm,
+            Capability::ElicitationUrl,
+            Capability::Roots,
+            Capability::RootsListChanged,
+            Capability::Sampling,
+            Capability::SamplingContext,
+            Capability::SamplingTools,
+        ])
+    }
+
+    /// Returns the client for a server that several clients share. Each question goes to the client whose call asks.
+    ///
+    /// Roots are not among its capabilities: a server asks for them once, and those of one client are not for the calls of others.
+    /// Sampling is not either: a server that has it need not do without it for a client that has not.
+    #[must_use]
+    pub fn shared() -> Self {
+        Self::with(&[Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl])
+    }
+
+    fn with(all: &[Capability]) -> Self {
+        Self { info: None, capabilities: all.iter().copied().fold(Capabilities::new(), Capabilities::with) }
+    }
+
+    /// Reads the identity of a client in `initialize` or in the metadata of a modern request.
+    fn parse(line: &[u8]) -> Self {
+        let message = RawJson::new(line.to_vec()).ok();
+        let params = message.and_then(|message| message.member("params"));
+        let Some(params) = params else { return Self::any() };
+        let (info, capabilities) = match params.member("_meta") {
+            Some(meta) if meta.member("io.modelcontextprotocol/clientCapabilities").is_some() => (
+                meta.member("io.modelcontextprotocol/clientInfo"),
+                meta.member("io.modelcontextprotocol/clientCapabilities"),
+            ),
+            _ => (params.member("clientInfo"), params.member("capabilities")),
+        };
+        let info = info.and_then(|info| info.parse().ok());
+        let capabilities = capabilities.map(|capabilities| relayed_capabilities(&capabilities));
+        Self { info, capabilities: capabilities.unwrap_or_else(|| Self::any().capabilities) }
+    }
+}
 
 /// Identity and capabilities from the first message, and the bytes read so far.
-pub(crate) struct FirstMessage {
-    pub(crate) identity: ClientIdentity,
-    pub(crate) bytes: Vec<u8>,
+pub(super) struct FirstMessage {
+    pub(super) identity: ClientIdentity,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl FirstMessage {
@@ -23,7 +77,7 @@ impl FirstMessage {
     /// # Errors
     ///
     /// Fails if the stream cannot be read.
-    pub(crate) fn read(stream: &mut dyn Duplex) -> Result<Option<Self>, CommandFailure> {
+    pub(super) fn read(stream: &mut dyn Duplex) -> io::Result<Option<Self>> {
         let (mut bytes, mut scratch) = (Vec::new(), vec![0; 64 << 10]);
         while !has_line(&bytes) && bytes.len() <= Limits::default().max_frame {
             let read = stream.wait(Interest::READ, None).and_then(|ready| match ready.readable {
@@ -34,30 +88,14 @@ impl FirstMessage {
                 Ok(0) => break,
                 Ok(n) => bytes.extend_from_slice(scratch.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(broken("the client cannot be read from", &error)),
+                Err(error) => return Err(error),
             }
         }
         if bytes.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let (info, capabilities) = parse_client_identity(first_line(&bytes));
-        let identity = ClientIdentity { info, capabilities: capabilities.unwrap_or_else(all_capabilities) };
-        Ok(Some(Self { identity, bytes }))
+        Ok(Some(Self { identity: ClientIdentity::parse(first_line(&bytes)), bytes }))
     }
-}
-
-/// Returns stdin and stdout for one client.
-///
-/// # Errors
-///
-/// Fails if they cannot be used.
-pub(crate) fn stdio(command: &str) -> Result<Stdio, CommandFailure> {
-    session::hint_at_terminal(command);
-    Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))
-}
-
-pub(crate) fn broken(what: &str, error: &io::Error) -> CommandFailure {
-    CommandFailure::failed(format!("{what}: {error}"))
 }
 
 fn first_line(bytes: &[u8]) -> &[u8] {
@@ -65,7 +103,7 @@ fn first_line(bytes: &[u8]) -> &[u8] {
 }
 
 /// Returns the answer to a first message for which there is no server; `None` if it wants none.
-pub(crate) fn refusal(bytes: &[u8], why: &str) -> Option<Vec<u8>> {
+pub(super) fn refusal(bytes: &[u8], why: &str) -> Option<Vec<u8>> {
     let request = RawJson::new(first_line(bytes).to_vec()).ok()?;
     let id = request.member("id").filter(|_| request.member("method").is_some())?;
     let RpcError { code, message, .. } = RpcError::internal(why.to_owned());
@@ -79,47 +117,6 @@ pub(crate) fn refusal(bytes: &[u8], why: &str) -> Option<Vec<u8>> {
 /// Returns whether there is a complete line that is not blank.
 fn has_line(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().contains(&b'\n')
-}
-
-/// Parses the identity of a client from `initialize` or from the metadata of a modern request.
-fn parse_client_identity(line: &[u8]) -> (Option<Implementation>, Option<Capabilities>) {
-    let message = RawJson::new(line.to_vec()).ok();
-    let params = message.and_then(|message| message.member("params"));
-    let Some(params) = params else { return (None, None) };
-    let (info, capabilities) = match params.member("_meta") {
-        Some(meta) if meta.member("io.modelcontextprotocol/clientCapabilities").is_some() => (
-            meta.member("io.modelcontextprotocol/clientInfo"),
-            meta.member("io.modelcontextprotocol/clientCapabilities"),
-        ),
-        _ => (params.member("clientInfo"), params.member("capabilities")),
-    };
-    let info = info.and_then(|info| info.parse().ok());
-    (info, capabilities.map(|capabilities| relayed_capabilities(&capabilities)))
-}
-
-/// Returns all client capabilities: for an unknown client, or for several clients.
-#[expect(deprecated, reason = "supported until its removal")]
-pub(crate) fn all_capabilities() -> Capabilities {
-    let all = [
-        Capability::Elicitation,
-        Capability::ElicitationForm,
-        Capability::ElicitationUrl,
-        Capability::Roots,
-        Capability::RootsListChanged,
-        Capability::Sampling,
-        Capability::SamplingContext,
-        Capability::SamplingTools,
-    ];
-    all.into_iter().fold(Capabilities::new(), Capabilities::with)
-}
-
-/// Returns the identity for a server that several clients share. Each question goes to the client whose call asks.
-///
-/// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
-/// either: a server that has it need not do without it for a client that has not.
-pub(crate) fn shared_identity() -> ClientIdentity {
-    let all = [Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl];
-    ClientIdentity { info: None, capabilities: all.into_iter().fold(Capabilities::new(), Capabilities::with) }
 }
 
 #[cfg(test)]
@@ -161,7 +158,10 @@ mod tests {
             [&b"{\"method\":\"ping\",\"id\":1,\"jsonrpc\":\"2.0\"}\n"[..], b"hello\n", b"{\"params\":3}"]
         {
             let read = read_first_message(text).expect("bytes");
-            assert_eq!((read.identity.info, read.identity.capabilities), (None, all_capabilities()));
+            assert_eq!(
+                (read.identity.info, read.identity.capabilities),
+                (None, ClientIdentity::any().capabilities)
+            );
         }
         assert!(read_first_message(b"").is_none() && read_first_message(b" \n\n").is_none());
     }

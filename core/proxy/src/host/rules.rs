@@ -1,4 +1,4 @@
-//! Which entries of a server clients see and use: the members `allow`, `hide` and `principals`.
+//! Which entries of a server clients see and use.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -6,54 +6,44 @@ use std::sync::{PoisonError, RwLock};
 
 use mcp_proto::EntryKind;
 use mcp_proto::server::Audience;
-use mcp_proto_proxy::{Access, Decision};
-use serde_json::{Map, Value};
 
 use super::uri_forms::UriForms;
-use crate::failure::CommandFailure;
-use crate::server::Location;
+use crate::{Access, Decision};
 
-/// Rules of one server: those for all clients, and those that take their place for a principal.
+/// Rules of one server behind a gateway: those for all clients, and those that take their place for a principal.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Rules {
-    common: Patterns,
-    principals: BTreeMap<String, Patterns>,
+pub struct Rules {
+    /// What clients see and use.
+    pub common: Patterns,
+    /// The same for principals, by their names.
+    pub principals: BTreeMap<String, Patterns>,
 }
 
-/// Patterns of names of tools and prompts, and of URIs.
+/// Names of tools and prompts, and URIs of resources, that are shown or not. By default everything is.
+///
+/// Where one is about URIs, resources with `.` or `..` as a segment of their URI are refused.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-struct Patterns {
-    /// Entries that are shown; `None` for all.
-    allow: Option<Vec<UriForms>>,
-    /// Those of them that are not.
-    hide: Vec<UriForms>,
+pub struct Patterns {
+    /// Entries that are shown; `None` for all. URIs are so in every spelling that a server may read in them.
+    pub allow: Option<Vec<Pattern>>,
+    /// Those of them that are not, URIs in any spelling. A server may know more of them: `allow` is the safe rule.
+    pub hide: Vec<Pattern>,
+}
+
+/// A name or a URI, in which `*` stands for any characters, also for none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pattern(UriForms);
+
+impl Pattern {
+    /// Reads a pattern; `None` if a segment of it is `.` or `..`, or if it has control characters, or white space at an end: it is about
+    /// something else than it looks.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        UriForms::of_pattern(text).map(Self)
+    }
 }
 
 impl Rules {
-    /// Reads the rules in the entry of a server.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a member has another form.
-    pub(super) fn parse(members: &Map<String, Value>, at: &Location) -> Result<Self, CommandFailure> {
-        let common = Patterns::parse(members, at)?;
-        let at = at.member("principals");
-        let mut principals = BTreeMap::new();
-        let listed = match members.get("principals") {
-            None => &Map::new(),
-            Some(listed) => listed.as_object().ok_or_else(|| at.failure("must be an object"))?,
-        };
-        for (name, patterns) in listed {
-            let at = at.member(name);
-            let patterns = patterns.as_object().ok_or_else(|| at.failure("must be an object"))?;
-            if let Some(other) = patterns.keys().find(|member| !["allow", "hide"].contains(&&***member)) {
-                return Err(at.member(other).failure("is no rule: there are `allow` and `hide`").into());
-            }
-            principals.insert(name.clone(), Patterns::parse(patterns, &at)?);
-        }
-        Ok(Self { common, principals })
-    }
-
     /// Returns whether all clients see everything.
     fn is_open(&self) -> bool {
         *self == Self::default()
@@ -65,27 +55,10 @@ impl Rules {
 }
 
 impl Patterns {
-    fn parse(members: &Map<String, Value>, at: &Location) -> Result<Self, CommandFailure> {
-        let list = |member: &str| {
-            let Some(list) = members.get(member) else { return Ok(None) };
-            let at = at.member(member);
-            let list = list.as_array().ok_or_else(|| at.failure("must be an array of strings"))?;
-            let patterns = list.iter().enumerate().map(|(index, pattern)| {
-                let fail = |why| at.element(index).failure(why);
-                let pattern = pattern.as_str().filter(|pattern| !pattern.is_empty());
-                let pattern =
-                    pattern.ok_or_else(|| fail("must be a name or a URI; * stands for any characters"))?;
-                UriForms::of_pattern(pattern)
-                    .ok_or_else(|| fail("must have no segment `.` or `..`: write where it leads to"))
-            });
-            patterns.collect::<Result<Vec<_>, _>>().map(Some)
-        };
-        Ok(Self { allow: list("allow")?, hide: list("hide")?.unwrap_or_default() })
-    }
-
     /// Returns whether a tool or a prompt is shown.
     fn shows(&self, name: &str) -> bool {
-        let any = |patterns: &[UriForms]| patterns.iter().any(|pattern| is_match(&pattern.text, name));
+        let any =
+            |patterns: &[Pattern]| patterns.iter().any(|Pattern(pattern)| is_match(&pattern.text, name));
         self.allow.as_deref().is_none_or(any) && !any(&self.hide)
     }
 
@@ -93,18 +66,18 @@ impl Patterns {
     /// What is allowed is so in every spelling that a server may read in its URI, and what is hidden, in any.
     fn shows_uri(&self, uri: &str) -> bool {
         let mut all = self.allow.iter().flatten().chain(&self.hide);
-        if !all.any(|pattern| is_about_uris(&pattern.text)) {
+        if !all.any(|Pattern(pattern)| is_about_uris(&pattern.text)) {
             return self.shows(uri);
         }
         let Some(uri) = UriForms::of(uri) else { return false };
-        let is_allowed = |allow: &[UriForms]| {
-            allow.iter().any(|pattern| {
+        let is_allowed = |allow: &[Pattern]| {
+            allow.iter().any(|Pattern(pattern)| {
                 is_match(&pattern.text, &uri.text)
                     && is_match(&pattern.normal, &uri.normal)
                     && is_match(&pattern.decoded, &uri.decoded)
             })
         };
-        let is_hidden = |pattern: &UriForms| {
+        let is_hidden = |Pattern(pattern): &Pattern| {
             is_match(&pattern.text, &uri.text)
                 || is_match(&pattern.normal, &uri.normal)
                 || is_match(&pattern.decoded, &uri.decoded)
@@ -116,10 +89,11 @@ impl Patterns {
     /// Returns whether there may be something that is shown. If not, the server itself is hidden.
     fn shows_anything(&self) -> bool {
         // A star of the pattern that is covered is a character like others, which only a star matches.
-        let is_shown = |allowed: &str| !self.hide.iter().any(|hidden| is_match(&hidden.text, allowed));
+        let is_shown =
+            |allowed: &str| !self.hide.iter().any(|Pattern(hidden)| is_match(&hidden.text, allowed));
         match &self.allow {
             None => is_shown("*"),
-            Some(allow) => allow.iter().any(|allowed| is_shown(&allowed.text)),
+            Some(allow) => allow.iter().any(|Pattern(allowed)| is_shown(&allowed.text)),
         }
     }
 }
@@ -150,8 +124,8 @@ fn is_match(pattern: &str, name: &str) -> bool {
     name.ends_with(last)
 }
 
-/// The rules of all servers by their names, which change with the file.
-#[derive(Clone, Default)]
+/// The rules of all servers by their names, which change with the servers.
+#[derive(Clone, Default, Debug)]
 pub(super) struct SharedRules(Arc<RwLock<BTreeMap<String, Rules>>>);
 
 impl SharedRules {
@@ -245,7 +219,7 @@ mod tests {
 
     fn patterns(allow: Option<&[&str]>, hide: &[&str]) -> Patterns {
         let forms = |list: &[&str]| {
-            let forms = list.iter().map(|pattern| UriForms::of_pattern(pattern).expect("no dots"));
+            let forms = list.iter().map(|pattern| Pattern::new(pattern).expect("no dots"));
             forms.collect::<Vec<_>>()
         };
         Patterns { allow: allow.map(forms), hide: forms(hide) }
