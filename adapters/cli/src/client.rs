@@ -286,24 +286,10 @@ impl Client {
         kind: EntryKind,
         options: impl Fn() -> CallOptions,
     ) -> ListPages {
-        #[derive(Serialize)]
-        struct PageParams<'a> {
-            #[serde(skip_serializing_if = "Option::is_none")]
-            cursor: Option<&'a str>,
-        }
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
-        let error = loop {
-            let params = PageParams { cursor: pages.cursor() };
-            let page = self.request(kind.list_method(), &params, &options(), &mut |_| {});
-            let taken = page.and_then(|page| {
-                pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
-            });
-            match taken {
-                Ok(true) => {}
-                Ok(false) => break None,
-                Err(error) => break Some(error),
-            }
-        };
+        let request =
+            |params: &PageParams<'_>| self.request(kind.list_method(), params, &options(), &mut |_| {});
+        let error = take_pages(&mut pages, request, Error::UnexpectedResult).err();
         let diagnostic = pages.diagnostic();
         ListPages { is_cut: pages.is_cut(), entries: pages.into_entries(), diagnostic, error }
     }
@@ -411,6 +397,31 @@ pub(crate) trait ClientOperation {
     type Value;
 
     async fn run<B: ClientBackend>(self, calls: &AsyncCalls<B>) -> Result<Self::Value, EventsError>;
+}
+
+/// Parameters of a page of a list.
+#[derive(Serialize)]
+pub(crate) struct PageParams<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
+}
+
+/// Requests the pages of a list until its end.
+///
+/// # Errors
+///
+/// Fails as `request` does, and as `unreadable` says of a page without the list. The pages before it are taken.
+pub(crate) fn take_pages<E>(
+    pages: &mut Paginator,
+    mut request: impl FnMut(&PageParams<'_>) -> Result<RawJson, E>,
+    unreadable: impl Fn(String) -> E,
+) -> Result<(), E> {
+    loop {
+        let page = request(&PageParams { cursor: pages.cursor() })?;
+        if !pages.take(&page).map_err(|missing| unreadable(missing.to_string()))? {
+            return Ok(());
+        }
+    }
 }
 
 /// The pages of a list, as far as they can be read.

@@ -97,6 +97,7 @@ mod tool_arguments;
 mod tour;
 mod trace;
 mod trace_views;
+mod verb;
 mod words;
 
 use std::env;

@@ -16,25 +16,27 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError, UseError, VersionSet,
+    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Limits, Progress, RawJson, RpcError,
+    UseError, VersionSet,
 };
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
+use serde::Serialize;
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
-use crate::args::{StderrChoice, TargetArgs};
+use crate::args::{RequestArgs, StderrChoice, TargetArgs};
 use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
-use crate::client::Client;
+use crate::client::{Client, StartedCall};
 use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
-use crate::progress::SharedProgress;
+use crate::progress::{ProgressDisplay, SharedProgress};
 use crate::screen;
 use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
-use crate::stop;
+use crate::stop::{self, Interrupts};
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to the server that the command line names.
@@ -51,7 +53,10 @@ pub(crate) struct ClientSession {
     /// Lowest level of log messages that are shown.
     pub(crate) log_level: Arc<Mutex<Option<LoggingLevel>>>,
     /// Where progress of calls is shown that are waited for without a callback.
-    pub(crate) progress: SharedProgress,
+    progress: SharedProgress,
+    /// Interrupts that cancel calls instead of ending the program: those of a shell.
+    pub(crate) interrupts: Option<Interrupts>,
+    stderr: StderrChoice,
     /// Deviations of the server that no failure has been explained by.
     deviations: Deviations,
 }
@@ -79,6 +84,21 @@ impl ClientSession {
             let settings = UiClientCapabilities::html().to_settings();
             config.clone().extension(UI_EXTENSION, settings).unwrap_or_else(|_| config.clone())
         })
+    }
+
+    /// Connects as [`open`](Self::open) does, for requests with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_for_requests(
+        request_args: &RequestArgs,
+        answer_args: Option<&AnswerArgs>,
+    ) -> Result<Self, CommandFailure> {
+        let mut session = Self::open(&request_args.target, answer_args)?;
+        session.failure_context.total_timeout = request_args.total;
+        session.settle_roots();
+        Ok(session)
     }
 
     fn open_as(
@@ -191,6 +211,8 @@ impl ClientSession {
                 changes,
                 log_level,
                 progress,
+                interrupts: None,
+                stderr: target.stderr,
                 deviations,
             }
         }))
@@ -225,6 +247,96 @@ impl ClientSession {
         while !is_settled() && self.client.poll(ROOTS_POLL_INTERVAL).is_ok() {}
     }
 
+    // ---- requests --------------------------------------------------------------------------------------------------
+
+    /// Sends a request and waits for its result. Progress is shown meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client does, or if the user interrupts a request of a shell.
+    pub(crate) fn request<T: Serialize>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<RawJson, RequestError> {
+        self.answer(
+            |client| client.start(method, params, options),
+            |client, show| client.request(method, params, options, show),
+        )
+    }
+
+    /// Calls a tool, as [`request`](Self::request) sends a request.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub(crate) fn call_tool(
+        &mut self,
+        tool: &str,
+        arguments: &RawJson,
+        options: &CallOptions,
+    ) -> Result<RawJson, RequestError> {
+        self.answer(
+            |client| client.start_tool(tool, arguments, options),
+            |client, show| client.call_tool_raw(tool, arguments, options, show),
+        )
+    }
+
+    /// Sends a request by `start` in a shell, whose interrupts cancel it, and by `ask` otherwise.
+    fn answer(
+        &mut self,
+        start: impl FnOnce(&mut Client) -> Result<StartedCall, Error>,
+        ask: impl FnOnce(&mut Client, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>,
+    ) -> Result<RawJson, RequestError> {
+        let mut display = ProgressDisplay::new(self.stderr);
+        if !self.is_shell() {
+            let answered = ask(&mut self.client, &mut |progress| display.show(progress));
+            display.end();
+            return Ok(answered?);
+        }
+        self.progress.begin(display);
+        let answered = self.interruptible(|session| {
+            let mut call = start(&mut session.client)?;
+            loop {
+                if let Some(result) = session.client.wait_timeout(&mut call, INTERRUPT_INTERVAL)? {
+                    return Ok(result);
+                }
+                if screen::is_interrupted() {
+                    session.client.cancel(call, "interrupted by the user")?;
+                    return Err(Error::Call(CallError::Cancelled));
+                }
+            }
+        });
+        self.progress.end();
+        answered
+    }
+
+    /// Runs requests. What they give is discarded if the user of a shell interrupts them.
+    ///
+    /// # Errors
+    ///
+    /// As `run`, and after an interrupt.
+    pub(crate) fn interruptible<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, RequestError> {
+        let Some(interrupts) = self.interrupts.clone() else { return Ok(run(self)?) };
+        interrupts.begin();
+        let outcome = run(self);
+        let is_interrupted = interrupts.is_requested();
+        interrupts.end();
+        match is_interrupted {
+            true => Err(CommandFailure::failed("the call was cancelled").into()),
+            false => Ok(outcome?),
+        }
+    }
+
+    /// Returns whether the lines of a shell are run, whose words are completed.
+    pub(crate) const fn is_shell(&self) -> bool {
+        self.interrupts.is_some()
+    }
+
     /// Creates a failure from an error of the client.
     pub(crate) fn failure(&self, error: &Error) -> CommandFailure {
         self.server.failure(error, &self.failure_context).with_deviations(self.deviations.take())
@@ -241,6 +353,27 @@ impl ClientSession {
             Ok(None) => {}
             Err(error) => print_note(&error.to_string()),
         }
+    }
+}
+
+/// The reason why a request has no result.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The client failed, or the server answered with an error.
+    Client(Error),
+    /// The request could not be made from the command line, or was interrupted.
+    Command(CommandFailure),
+}
+
+impl From<Error> for RequestError {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<CommandFailure> for RequestError {
+    fn from(failure: CommandFailure) -> Self {
+        Self::Command(failure)
     }
 }
 
@@ -496,6 +629,8 @@ impl OmissionNotes {
 /// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
 const MAX_OMISSIONS: usize = 10_000;
 pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
+/// Interval at which a running call looks for an interrupt.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Time in which a legacy server asks for roots after the handshake.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Silence after which a server counts as having read the roots.
