@@ -19,6 +19,7 @@ use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
+use crate::notes;
 use crate::proxy::downstream::StreamDownstream;
 use crate::proxy::first_message::{FirstMessage, all_capabilities, broken, refusal, stdio};
 use crate::proxy::http_downstream::BoundHttp;
@@ -26,7 +27,6 @@ use crate::proxy::one_server;
 use crate::proxy::upstream::{ClientIdentity, UpstreamOpener};
 use crate::proxy::upstream_slot::{LOOK_INTERVAL, UpstreamSlot};
 use crate::server::Server;
-use crate::session;
 use crate::stop::{self, StopSignal};
 pub(crate) use args::BridgeArgs;
 
@@ -103,7 +103,7 @@ fn run_stream(
         }
         Ok(None) => {
             let why = "the client ended before the server was connected";
-            session::print_note(why);
+            notes::print_note(why);
             upstream.abandon();
             (why.to_owned(), Ok(()))
         }

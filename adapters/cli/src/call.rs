@@ -8,8 +8,9 @@ use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, NamedArgument, json_source, named_argument};
 use crate::args::{AuthorizationArgs, RequestArgs, usage};
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::results;
-use crate::session::{self, ClientSession, RequestError};
+use crate::session::{ClientSession, RequestError};
 use crate::tool_arguments::{self, ToolSchemas};
 use crate::verb::kept::KeptResults;
 use crate::verb::{self, Answer, Show, Verb};
@@ -103,7 +104,7 @@ impl Verb for Call {
         } else if let Some(schema) = schemas.input.filter(|_| !session.is_shell()) {
             // Many servers ignore arguments that they do not know.
             let note = tool_arguments::argument_advice(tool, &schema, sent);
-            note.iter().for_each(|note| session::print_note(note));
+            note.iter().for_each(|note| notes::print_note(note));
         }
         Ok(answer)
     }

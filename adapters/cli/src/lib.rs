@@ -25,9 +25,12 @@ mod answer;
 mod args;
 #[cfg_attr(not(feature = "auth"), path = "without_authorization.rs")]
 mod authorization;
+mod authorizer;
 mod bench;
 mod bridge;
 mod call;
+#[cfg(feature = "auth")]
+mod challenges;
 mod changes;
 // Of a command that is left out, the definition alone remains.
 #[cfg_attr(not(feature = "check"), path = "check/args.rs")]
@@ -61,6 +64,7 @@ mod inspect;
 mod junit;
 mod listen;
 mod mcp;
+mod notes;
 mod ordered;
 mod output;
 mod output_schemas;
@@ -72,6 +76,7 @@ mod prompt;
 mod proxy;
 mod read;
 mod replay;
+mod report;
 mod request;
 mod results;
 mod sarif;

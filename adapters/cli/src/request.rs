@@ -11,8 +11,9 @@ use mcp_proto::{CallError, RawJson, RpcError};
 use crate::answer;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes::print_note;
 use crate::output::{MAX_NAMES_SHOWN, join_names, nearest, print_json};
-use crate::session::{ClientSession, print_note};
+use crate::session::ClientSession;
 
 /// Reads a result, which `--json` prints as the server sent it. Returns it unless it is printed.
 ///

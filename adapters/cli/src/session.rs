@@ -1,42 +1,40 @@
 //! Client sessions: from the command line to a connection.
 
-use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
-use std::io::{self, IsTerminal};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
-use mcp_proto::draft::Draft;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Limits, Progress, RawJson, RpcError,
-    UseError, VersionSet,
+    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Progress, RawJson, RpcError,
+    UseError,
 };
-use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
+use mcp_std::process::{ShutdownReport, ShutdownStage};
 use serde::Serialize;
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
 use crate::args::{RequestArgs, StderrChoice, TargetArgs};
 use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
-use crate::client::{Client, StartedCall};
+use crate::client::{Client, SHUTDOWN_TIMEOUTS, StartedCall, client_config};
 use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
+use crate::notes::{LimitedNotes, OmissionNotes, print_note, print_stderr};
 use crate::paint::Paint;
 use crate::progress::{ProgressDisplay, SharedProgress};
 use crate::screen;
 use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
-use crate::stop::{self, Interrupts};
+use crate::stop::Interrupts;
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to the server that the command line names.
@@ -117,7 +115,8 @@ impl ClientSession {
         let authorizer = authorization::for_command(&target.authorization, &target.revisions, &mut server)?;
         let server = Rc::new(server);
         let deviations = Deviations::default();
-        let memory = EraMemory::new(&server, versions).filter(|_| !target.connection.no_cache);
+        let memory = EraMemory::new(server.place_hash(), server.is_remote(), versions)
+            .filter(|_| !target.connection.no_cache);
         let opened = era_cache::open(
             memory.as_ref(),
             target.connection.connect_timeout,
@@ -387,32 +386,6 @@ impl Reopen for ClientSession {
     }
 }
 
-/// Returns the time that a server on stdio has to answer the probe.
-pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
-    Limits::default().probe_timeout.min(connect_timeout / 2)
-}
-
-/// Creates the configuration of a client of these revisions, and of what it follows of drafts.
-pub(crate) fn client_config(
-    (versions, draft): (VersionSet, Draft),
-    timeout: Duration,
-    connect_timeout: Duration,
-    tap: bool,
-) -> Config {
-    let mut limits = Limits::default();
-    limits.call_timeout = timeout;
-    limits.call_total_timeout = limits.call_total_timeout.max(timeout);
-    // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
-    let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
-    limits.probe_timeout = probe_timeout(connect_timeout);
-    limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
-    if tap {
-        limits.tap_records = 100_000;
-        limits.tap_bytes = 64 << 20;
-    }
-    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).draft(draft).limits(limits)
-}
-
 /// Describes how the end of a server differs from an orderly one, or returns `None`.
 pub(crate) fn describe_abnormal_exit(ended: &ShutdownReport) -> Option<String> {
     let forced = match ended.stage {
@@ -446,28 +419,6 @@ pub(crate) fn note_incomplete(list: EntryKind, diagnostic: Option<&Diagnostic>, 
             list.list_member()
         ));
     }
-}
-
-/// Prints a note on stderr.
-pub(crate) fn print_note(text: &str) {
-    stop::park_if_ending();
-    let paint = Paint::for_stderr();
-    print_stderr(&format!("{} {}", paint.note("note:"), escape::indented(text)));
-}
-
-/// Prints what a command that speaks on stdin expects, if stdin is a terminal.
-pub(crate) fn hint_at_terminal(command: &str) {
-    if io::stdin().is_terminal() {
-        print_note(&format!(
-            "`mcp-probe {command}` is for MCP clients: it reads their messages from stdin, one JSON-RPC message per line, and \
-             answers on stdout. Ctrl-D ends it; `mcp-probe {command} --help` shows how clients start it"
-        ));
-    }
-}
-
-/// Prints a line on stderr. Errors are ignored, since they cannot be reported.
-pub(crate) fn print_stderr(line: &str) {
-    screen::print_line(line);
 }
 
 /// Prints events of a session on stderr and answers input requests.
@@ -579,56 +530,6 @@ fn log_line(log: &LogMessage, paint: Paint) -> String {
     )
 }
 
-/// Notes of one kind, up to a maximum number.
-pub(crate) struct LimitedNotes(pub(crate) u32);
-
-impl LimitedNotes {
-    pub(crate) fn note(&mut self, text: &str) {
-        if let Some(left) = self.0.checked_sub(1) {
-            print_note(&masked(text));
-            self.0 = left;
-            if left == 0 {
-                print_note(NO_FURTHER_NOTES);
-            }
-        }
-    }
-}
-
-/// Notes about entries that were left out of lists. Each is printed once, because lists are read again and again.
-#[derive(Default)]
-pub(crate) struct OmissionNotes(BTreeSet<String>);
-
-impl OmissionNotes {
-    /// Prints a note if the diagnostic is about such entries (XHDR-012). Returns whether it is.
-    ///
-    /// After [`MAX_OMISSIONS`] no further ones are printed.
-    pub(crate) fn note(&mut self, diagnostic: &Diagnostic) -> bool {
-        let is_omission = matches!(
-            diagnostic,
-            Diagnostic::InvalidTool { .. }
-                | Diagnostic::UnreadableEntry { .. }
-                | Diagnostic::MoreUnreadableEntries { .. }
-        );
-        if is_omission {
-            self.note_text(&diagnostic.to_string());
-        }
-        is_omission
-    }
-
-    /// Prints a sentence once.
-    pub(crate) fn note_text(&mut self, note: &str) {
-        if self.0.len() < MAX_OMISSIONS && self.0.insert(note.into()) {
-            print_note(&escape::line(note));
-            if self.0.len() == MAX_OMISSIONS {
-                print_note(NO_FURTHER_NOTES);
-            }
-        }
-    }
-}
-
-/// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
-const MAX_OMISSIONS: usize = 10_000;
-pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
 /// Interval at which a running call looks for an interrupt.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Time in which a legacy server asks for roots after the handshake.
@@ -638,10 +539,3 @@ const ROOTS_SILENCE: Duration = Duration::from_millis(300);
 const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;
-/// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.
-pub(crate) const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
-    exit: Duration::from_secs(2),
-    terminate: Duration::from_secs(2),
-    kill: Duration::from_secs(2),
-    stragglers: Duration::from_secs(1),
-};

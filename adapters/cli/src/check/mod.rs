@@ -45,10 +45,10 @@ use crate::exchange::HttpTarget;
 use crate::failure::{
     BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds, unreachable_hint,
 };
+use crate::notes::print_note;
 use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
-use crate::session::print_note;
 pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use handshake::HandshakeOutcome;

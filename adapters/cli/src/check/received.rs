@@ -5,8 +5,8 @@ use std::time::Instant;
 use mcp_proto::tap::Direction;
 
 use super::rules::CheckRule;
+use crate::notes;
 use crate::paint::Paint;
-use crate::session;
 use crate::trace;
 
 /// Outcome of waiting for a line.
@@ -46,7 +46,7 @@ impl WireTrace {
         if self.trace {
             let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
             let text = String::from_utf8_lossy(line);
-            session::print_stderr(&trace::format_line(micros, direction, &text, Paint::for_stderr()));
+            notes::print_stderr(&trace::format_line(micros, direction, &text, Paint::for_stderr()));
         }
     }
 }

@@ -13,9 +13,9 @@ use super::output::{FirstOutput, http_address, http_server};
 use super::quote::clip;
 use super::report::{Diagnosis, Finding, Passed};
 use crate::args::StderrChoice;
+use crate::client::SHUTDOWN_TIMEOUTS;
 use crate::failure::{CommandFailure, UNREACHABLE_HINT};
 use crate::server::ServerProgram;
-use crate::session::SHUTDOWN_TIMEOUTS;
 use crate::start_fault::StartFault;
 
 /// Starts the program and reads its first answer.

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use mcp_proto::Diagnostic;
 
-use crate::session::{NO_FURTHER_NOTES, print_note};
+use crate::notes::{NO_FURTHER_NOTES, print_note};
 
 /// Names that were refused. There is one note for each, because a client or a page tries again and again.
 #[derive(Default)]

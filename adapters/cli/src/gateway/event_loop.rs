@@ -14,10 +14,10 @@ use super::health::{Health, ServerState};
 use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
 use crate::failure::{CommandFailure, Exit};
+use crate::notes::print_note;
 use crate::proxy::front::Front;
 use crate::proxy::upstream::{ClientIdentity, LOGIN_CAUSE};
 use crate::proxy::upstream_slot::UpstreamSlot;
-use crate::session::print_note;
 use crate::stop;
 
 /// Servers by the index of their upstream, but those that were removed.

@@ -9,7 +9,7 @@ use mcp_std::io::{Duplex, Interest, Stdio};
 
 use super::upstream::ClientIdentity;
 use crate::failure::CommandFailure;
-use crate::session;
+use crate::notes;
 
 /// Identity and capabilities from the first message, and the bytes read so far.
 pub(crate) struct FirstMessage {
@@ -52,7 +52,7 @@ impl FirstMessage {
 ///
 /// Fails if they cannot be used.
 pub(crate) fn stdio(command: &str) -> Result<Stdio, CommandFailure> {
-    session::hint_at_terminal(command);
+    notes::hint_at_terminal(command);
     Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))
 }
 

@@ -15,8 +15,8 @@ use super::upstream::Upstream;
 use crate::args::ProxyArgs;
 use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
+use crate::notes::{self, LimitedNotes, OmissionNotes};
 use crate::paint::Paint;
-use crate::session::{self, LimitedNotes, OmissionNotes};
 use crate::stop::{self, StopSignal};
 use crate::trace;
 
@@ -149,7 +149,7 @@ impl Front {
     pub(crate) fn write<'u>(&mut self, servers: impl Iterator<Item = &'u mut Upstream>) -> bool {
         while let Some(record) = self.downstream.engine().poll_tap() {
             let (client, record) = (self.paint.dim("client"), trace::format_record(&record, self.paint));
-            session::print_stderr(&format!("{client} {record}"));
+            notes::print_stderr(&format!("{client} {record}"));
         }
         let mut moved = self.downstream.write();
         let end = Instant::now() + PROGRESS_GAP;
@@ -177,7 +177,7 @@ impl Front {
         let Some(size) = size.filter(|size| self.search_size != Some(*size)) else { return };
         self.search_size = Some(size);
         let SearchSize { tools, tokens, shown_tokens, .. } = size;
-        session::print_note(&format!(
+        notes::print_note(&format!(
             "search: 2 tools of about {shown_tokens} tokens stand for {tools} of about {tokens}"
         ));
     }

@@ -15,7 +15,7 @@ use mcp_std::poll::{PollHandles, WaitRequest};
 
 use super::downstream::{Downstream, give_tasks, with_defaults};
 use crate::args::ServeHttpArgs;
-use crate::session::LimitedNotes;
+use crate::notes::LimitedNotes;
 
 /// Clients on the byte streams of a socket.
 pub(crate) struct SharedDownstream {

@@ -14,15 +14,17 @@ use mcp_proto_proxy::client_limits;
 use mcp_runtime::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
 
 use crate::args::{ProxyArgs, StderrChoice};
-use crate::authorization::Authorizer;
+use crate::authorizer::Authorizer;
+use crate::client::{self, SHUTDOWN_TIMEOUTS};
 use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
+use crate::notes::{self, LimitedNotes, OmissionNotes};
 use crate::paint::Paint;
 use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
-use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
+use crate::session;
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
@@ -84,14 +86,15 @@ impl UpstreamOpener {
     pub(crate) fn open(&self, identity: &ClientIdentity) -> Result<Upstream, CommandFailure> {
         let Self { args, timeout, server, .. } = self;
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-        let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
+        let memory = EraMemory::new(server.place_hash(), server.is_remote(), versions)
+            .filter(|_| !args.connection.no_cache);
         let deviations = Deviations::default();
         let opened = era_cache::open(
             memory.as_ref(),
             args.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
                 let spoken = (versions, args.revisions.drafts.followed());
-                let config = session::client_config(spoken, *timeout, connect_timeout, args.trace);
+                let config = client::client_config(spoken, *timeout, connect_timeout, args.trace);
                 let config = args.connection.keep_alive(config.known_era(known_era));
                 Upstream::connect(self, config, identity.clone(), (&deviations, memory.as_ref()))
             },
@@ -209,7 +212,7 @@ impl Upstream {
             Err(error) => Some(error.to_string()),
         };
         if let Some(complaint) = complaint {
-            session::print_note(&format!("{}{complaint}", self.lock_early_events().note_prefix));
+            notes::print_note(&format!("{}{complaint}", self.lock_early_events().note_prefix));
         }
     }
 
@@ -262,14 +265,14 @@ impl EarlyEvents {
             omission if self.omission_notes.note(omission) => {}
             other if self.trace => {
                 let note = format!("{}the server deviated from the protocol: {other}", self.note_prefix);
-                session::print_note(&masked(&note))
+                notes::print_note(&masked(&note))
             }
             other => self.deviations.record(other),
         }
     }
 
     fn tap(&self, record: &TapRecord) {
-        session::print_stderr(&format!(
+        notes::print_stderr(&format!(
             "{} {}",
             self.paint.dim(&self.label),
             trace::format_record(record, self.paint)
@@ -277,7 +280,7 @@ impl EarlyEvents {
     }
 
     fn head(&self, record: &HeadRecord) {
-        session::print_stderr(&format!(
+        notes::print_stderr(&format!(
             "{} {}",
             self.paint.dim(&self.label),
             trace::format_head(record, &self.head_redaction, self.paint)

@@ -27,6 +27,7 @@ use crate::complete::Complete;
 use crate::entries;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 use crate::output::{print, print_json, print_value};
 use crate::paint::Paint;
 use crate::prompt::Prompt;
@@ -99,7 +100,7 @@ impl<'a> Shell<'a> {
             kept: KeptResults::default(),
             lists: Lists::default(),
             subscriptions: BTreeMap::new(),
-            interrupts: Interrupts::new(),
+            interrupts: Interrupts::new(screen::end_editing),
         };
         screen::set_interrupts(&shell.interrupts);
         shell.connect()?;
@@ -180,7 +181,7 @@ impl<'a> Shell<'a> {
 
     /// Ends the session after its connection was lost.
     fn lose(&mut self, failure: &CommandFailure) {
-        session::print_note(&format!("{}; `reconnect` opens the session anew", failure.message()));
+        notes::print_note(&format!("{}; `reconnect` opens the session anew", failure.message()));
         self.close();
         self.subscriptions.clear();
         self.lists.clear();
@@ -194,7 +195,7 @@ impl<'a> Shell<'a> {
                 ChangeEvent::Changed(change) => {
                     self.lists.handle_change(&change);
                     let name = change_name(&change);
-                    session::print_note(&match change {
+                    notes::print_note(&match change {
                         Change::Resource(_) => format!("the resource {name} has changed"),
                         _ => format!("the list of {name} has changed"),
                     });
@@ -203,7 +204,7 @@ impl<'a> Shell<'a> {
                     // It does not matter which one: lists are read more often without.
                     self.lists.set_watched(Vec::new());
                     let why = error.map(|error| format!(": {error}")).unwrap_or_default();
-                    session::print_note(&format!("a subscription has ended{why}"));
+                    notes::print_note(&format!("a subscription has ended{why}"));
                 }
             }
         }
@@ -474,9 +475,9 @@ fn request<V: Verb>(
             print(&format!("{}\n", paint.dim(label)))?;
         }
         Some(_) => {}
-        None => session::print_note("the result is not kept: the results with names fill the room for all"),
+        None => notes::print_note("the result is not kept: the results with names fill the room for all"),
     }
-    note.iter().for_each(|note| session::print_note(note));
+    note.iter().for_each(|note| notes::print_note(note));
     failure.map_or(Ok(true), Err)
 }
 

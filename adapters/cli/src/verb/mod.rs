@@ -8,10 +8,11 @@ use mcp_proto::{CallOptions, RawJson};
 use crate::answer::AnswerArgs;
 use crate::args::{AuthorizationArgs, RequestArgs};
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::output::{print, print_bytes};
 use crate::paint::Paint;
 use crate::request;
-use crate::session::{self, ClientSession, RequestError};
+use crate::session::{ClientSession, RequestError};
 use kept::KeptResults;
 
 /// A request with its arguments: those of the command line, or the words of a line of the shell.
@@ -112,7 +113,7 @@ pub(crate) fn run<V: Verb>(
     // The result is printed before the server gets its time to end.
     session.close();
     if let Some(note) = note {
-        session::print_note(&note);
+        notes::print_note(&note);
     }
     let outcome = unanswered.map_or(outcome, Err);
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
