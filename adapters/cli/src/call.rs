@@ -90,9 +90,9 @@ impl Verb for Call {
         let mut schemas = session.interruptible(|session| ToolSchemas::fetch(tool, arguments, session))?;
         let (of, given) = (format!("tool `{tool}`"), object.take().unwrap_or_else(RawJson::empty_object));
         let sent = tool_arguments::merge(&of, arguments, &given, schemas.input.as_ref());
-        let sent = object.insert(sent?);
+        let sent = object.insert(sent.map_err(RequestError::Command)?);
         let result = session.call_tool(tool, sent, options).map_err(|error| match error {
-            RequestError::Client(error) => schemas.explain(error).into(),
+            RequestError::Client(error) => RequestError::Client(schemas.explain(error)),
             RequestError::Command(_) => error,
         })?;
         let mut answer = Answer::from(result);
@@ -101,7 +101,7 @@ impl Verb for Call {
             let failure = CommandFailure::failed("the tool reports an error").after_result();
             let advice = tool_arguments::advice(&mut session.client, tool, sent);
             answer.failure = Some(advice.into_iter().fold(failure, CommandFailure::with_hint));
-        } else if let Some(schema) = schemas.input.filter(|_| !session.is_shell()) {
+        } else if let Some(schema) = schemas.input.filter(|_| session.interrupts.is_none()) {
             // Many servers ignore arguments that they do not know.
             let note = tool_arguments::argument_advice(tool, &schema, sent);
             note.iter().for_each(|note| notes::print_note(note));

@@ -77,7 +77,7 @@ impl Verb for Complete {
     /// Returns the prompts or templates that exist, or the arguments of a prompt that does exist.
     fn hint(&self, session: &mut ClientSession) -> Option<String> {
         // TAB completes them there.
-        if session.is_shell() {
+        if session.interrupts.is_some() {
             return None;
         }
         let client = &mut session.client;

@@ -1,5 +1,6 @@
 //! How a failure is shown: as a text on stderr, as JSON on stdout, or as a note.
 
+use alloc::collections::BTreeMap;
 use core::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,17 +11,12 @@ use serde::Serialize;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::notes::print_note;
-use crate::output::print_json;
+use crate::output::print_value;
 use crate::paint::Paint;
 use crate::secrets::masked;
 use crate::stop;
 
 /// A failure on stdout, for `--json`. All members but the last are always there.
-#[derive(Serialize)]
-struct FailureJson<'a> {
-    error: ErrorJson<'a>,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ErrorJson<'a> {
@@ -55,7 +51,7 @@ impl CommandFailure {
             deviations: &self.deviations().iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
         };
         // The text on stderr and the exit code are left if stdout fails.
-        let _ = RawJson::encode(&FailureJson { error }).map(|json| print_json(&json));
+        let _ = print_value(&BTreeMap::from([("error", error)]));
     }
 
     /// Prints the failure as a note on stderr, after which the command goes on.

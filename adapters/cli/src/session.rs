@@ -289,10 +289,10 @@ impl ClientSession {
         ask: impl FnOnce(&mut Client, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>,
     ) -> Result<RawJson, RequestError> {
         let mut display = ProgressDisplay::new(self.stderr);
-        if !self.is_shell() {
+        if self.interrupts.is_none() {
             let answered = ask(&mut self.client, &mut |progress| display.show(progress));
             display.end();
-            return Ok(answered?);
+            return answered.map_err(RequestError::Client);
         }
         self.progress.begin(display);
         let answered = self.interruptible(|session| {
@@ -320,20 +320,17 @@ impl ClientSession {
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, RequestError> {
-        let Some(interrupts) = self.interrupts.clone() else { return Ok(run(self)?) };
+        let Some(interrupts) = self.interrupts.clone() else {
+            return run(self).map_err(RequestError::Client);
+        };
         interrupts.begin();
         let outcome = run(self);
         let is_interrupted = interrupts.is_requested();
         interrupts.end();
         match is_interrupted {
-            true => Err(CommandFailure::failed("the call was cancelled").into()),
-            false => Ok(outcome?),
+            true => Err(RequestError::Command(CommandFailure::failed("the call was cancelled"))),
+            false => outcome.map_err(RequestError::Client),
         }
-    }
-
-    /// Returns whether the lines of a shell are run, whose words are completed.
-    pub(crate) const fn is_shell(&self) -> bool {
-        self.interrupts.is_some()
     }
 
     /// Creates a failure from an error of the client.
@@ -362,18 +359,6 @@ pub(crate) enum RequestError {
     Client(Error),
     /// The request could not be made from the command line, or was interrupted.
     Command(CommandFailure),
-}
-
-impl From<Error> for RequestError {
-    fn from(error: Error) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<CommandFailure> for RequestError {
-    fn from(failure: CommandFailure) -> Self {
-        Self::Command(failure)
-    }
 }
 
 impl Reopen for ClientSession {

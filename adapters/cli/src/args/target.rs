@@ -104,11 +104,7 @@ pub(crate) struct RequestArgs {
 impl RequestArgs {
     /// Returns the options of a call that reports progress.
     pub(crate) fn call_options(&self) -> CallOptions {
-        let options = CallOptions::new().with_progress();
-        match self.total {
-            Some(total) => options.total_timeout(total),
-            None => options,
-        }
+        self.total.into_iter().fold(CallOptions::new().with_progress(), CallOptions::total_timeout)
     }
 }
 

@@ -36,7 +36,7 @@ use crate::request::{refusal_failure, take_result, unreadable_result};
 use crate::screen;
 use crate::session::{self, ClientSession, RequestError};
 use crate::stop::Interrupts;
-use crate::verb::kept::{KeptResult, KeptResults, parsed};
+use crate::verb::kept::{KeptResults, parsed};
 use crate::verb::{Answer, Verb};
 
 /// A session, with what the shell remembers of it.
@@ -394,11 +394,11 @@ impl<'a> Shell<'a> {
 
     /// Reads the pages of a list. An interrupt ends that.
     fn read_list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, RequestError> {
-        let session = self.session()?;
+        let session = self.session().map_err(RequestError::Command)?;
         let method = kind.list_method();
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
         let request = |params: &PageParams<'_>| session.request(method, params, &CallOptions::new());
-        take_pages(&mut pages, request, |why| unreadable_result(method, &why).into())?;
+        take_pages(&mut pages, request, |why| RequestError::Command(unreadable_result(method, &why)))?;
         session::note_incomplete(kind, pages.diagnostic().as_ref(), pages.is_cut());
         Ok(pages.into_entries())
     }
@@ -423,9 +423,8 @@ impl<'a> Shell<'a> {
                 })
             };
             let entries = match self.read_list(kind) {
-                Ok(entries) => entries,
-                Err(RequestError::Client(_)) => Vec::new(),
                 Err(RequestError::Command(failure)) => return Err(failure),
+                read => read.unwrap_or_default(),
             };
             if let Some(entry) = entries.into_iter().find(is_named) {
                 if is_json {
@@ -443,14 +442,13 @@ impl<'a> Shell<'a> {
     }
 
     fn show_results(&self) -> Result<(), CommandFailure> {
-        let all = self.kept.all();
+        let rows = self.kept.all().iter().map(|kept| (kept.label(), &kept.of, kept.value.as_str().len()));
         if self.args.request_args.json {
-            let row = |kept: &KeptResult| json!({"name": kept.label(), "of": kept.of, "bytes": kept.value.as_str().len()});
-            return print_value(&json!({"results": all.iter().map(row).collect::<Vec<_>>()}));
+            let rows = rows.map(|(name, of, bytes)| json!({"name": name, "of": of, "bytes": bytes}));
+            return print_value(&json!({"results": rows.collect::<Vec<_>>()}));
         }
-        let row =
-            |kept: &KeptResult| (kept.label(), format!("{}, {} bytes", kept.of, kept.value.as_str().len()));
-        print(&format_rows(&all.iter().map(row).collect::<Vec<_>>()))
+        let rows = rows.map(|(name, of, bytes)| (name, format!("{of}, {bytes} bytes")));
+        print(&format_rows(&rows.collect::<Vec<_>>()))
     }
 }
 

@@ -25,10 +25,7 @@ pub(crate) struct KeptResult {
 impl KeptResult {
     /// Returns the name, with its `$`.
     pub(crate) fn label(&self) -> String {
-        match &self.name {
-            Some(name) => format!("${name}"),
-            None => format!("${}", self.number),
-        }
+        format!("${}", self.name.clone().unwrap_or_else(|| self.number.to_string()))
     }
 }
 

@@ -112,9 +112,7 @@ pub(crate) fn run<V: Verb>(
     let unanswered = session.unanswered.failure();
     // The result is printed before the server gets its time to end.
     session.close();
-    if let Some(note) = note {
-        notes::print_note(&note);
-    }
+    note.iter().for_each(|note| notes::print_note(note));
     let outcome = unanswered.map_or(outcome, Err);
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
 }
