@@ -11,9 +11,9 @@ use mcp_std::process::terminate_all;
 use crate::authorization;
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::proxy::{self, ProxyNotes, UpstreamOpener};
 use crate::server::Server;
-use crate::session;
 use crate::stop::{self, StopSignal};
 pub(crate) use args::BridgeArgs;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(args: BridgeArgs) -> Result<(), CommandFailure> {
         (None, Some(address)) => run_socket(&opener, address),
         (None, None) => {
             let signal = stop_signal()?;
-            session::hint_at_terminal("bridge");
+            notes::hint_at_terminal("bridge");
             bridge(&opener, &signal)
                 .serve_stdio(&signal.stop)
                 .map_err(|error| proxy::failure("bridge", error))

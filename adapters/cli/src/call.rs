@@ -1,18 +1,19 @@
 //! The `call` command: calls one tool.
 
-use core::cell::{Cell, RefCell};
-
 use clap::Args;
 use mcp_proto::model::CallToolParams;
+use mcp_proto::{CallOptions, RawJson};
 
 use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, NamedArgument, json_source, named_argument};
-use crate::args::{RequestArgs, usage};
+use crate::args::{AuthorizationArgs, RequestArgs, usage};
 use crate::failure::CommandFailure;
-use crate::request::{self, RequestCommand};
+use crate::notes;
 use crate::results;
-use crate::session;
+use crate::session::{ClientSession, RequestError};
 use crate::tool_arguments::{self, ToolSchemas};
+use crate::verb::kept::KeptResults;
+use crate::verb::{self, Answer, Show, Verb};
 
 /// Calls a tool and prints its result.
 ///
@@ -21,74 +22,100 @@ use crate::tool_arguments::{self, ToolSchemas};
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe call [OPTIONS] <TOOL> [NAME=VALUE]..."))]
 pub(crate) struct CallArgs {
-    /// Name of the tool, as `inspect` shows it.
-    // Servers choose names, and some begin with `-`.
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) tool: String,
-    /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
-    ///
-    /// The tool's schema tells whether VALUE is a string, a number, true or false, or JSON. Arguments replace members of
-    /// --args.
-    #[arg(value_name = "NAME=VALUE", value_parser = named_argument)]
-    pub(crate) arguments: Vec<NamedArgument>,
-    /// Sets the arguments of the tool: a JSON object, @FILE or - for stdin.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
-    pub(crate) args: JsonSource,
+    #[command(flatten)]
+    pub(crate) call: Call,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
     pub(crate) request_args: RequestArgs,
 }
 
-pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
-    let tool = &args.tool;
-    tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
-    let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
-    let sent = RefCell::new(object.clone());
-    let command = RequestCommand::<CallToolParams<'_>> {
-        noun: "a tool",
-        show: results::format_tool_result,
-        hint: &|client| tool_arguments::advice(client, tool, &sent.borrow()),
-    };
-    let advice = RefCell::new(None);
-    let mismatch = RefCell::new(None);
-    let is_failure = Cell::new(false);
-    let result = request::run(
-        &args.request_args,
-        Some(&args.answer_args),
-        &|session, options, on_progress| {
-            let mut schemas = ToolSchemas::fetch(tool, &args.arguments, session)?;
-            let arguments = {
-                let of = format!("tool `{tool}`");
-                tool_arguments::merge(&of, &args.arguments, &object, schemas.input.as_ref())?
-            };
-            sent.replace(arguments.clone());
-            let result = session.client.call_tool_raw(tool, &arguments, options, on_progress);
-            let result = result.map_err(|error| schemas.explain(error))?;
-            mismatch.replace(schemas.describe_mismatch(tool, &result));
-            is_failure.set(request::reports_failure(&result));
-            if is_failure.get() {
-                advice.replace(tool_arguments::advice(&mut session.client, tool, &arguments));
-            } else if let Some(schema) = &schemas.input {
-                // Many servers ignore arguments that they do not know.
-                let note = tool_arguments::argument_advice(tool, schema, &arguments);
-                note.iter().for_each(|note| session::print_note(note));
+/// The call of a tool.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Call {
+    /// Name of the tool, as `inspect` shows it.
+    // Servers choose names, and some begin with `-`.
+    #[arg(allow_hyphen_values = true)]
+    tool: String,
+    /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
+    ///
+    /// The tool's schema tells whether VALUE is a string, a number, true or false, or JSON. Arguments replace members of
+    /// --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = named_argument)]
+    arguments: Vec<NamedArgument>,
+    /// Sets the arguments of the tool: a JSON object, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    args: JsonSource,
+    /// The arguments as one object, as far as they are known.
+    #[arg(skip)]
+    object: Option<RawJson>,
+}
+
+impl Verb for Call {
+    type Request = CallToolParams<'static>;
+    const NOUN: &'static str = "a tool";
+    const FORM: &'static str = "TOOL [NAME=VALUE]...";
+    const SHOW: Show<Self> = results::format_tool_result;
+
+    fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
+        let Some((tool, words)) = words.split_first() else { return Ok(None) };
+        let tool = kept.text(tool)?;
+        let (mut arguments, mut args) = (Vec::new(), JsonSource::Json(RawJson::empty_object()));
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word != "--args" {
+                arguments.push(kept.argument(word)?);
+                continue;
             }
-            Ok(result)
-        },
-        &command,
-    );
-    if let Some(mismatch) = mismatch.take() {
-        session::print_note(&mismatch);
-    }
-    let outcome = result.and_then(|_| match is_failure.get() {
-        // A tool failure makes the command fail too.
-        true => {
-            let failure = CommandFailure::failed("the tool reports an error").after_result();
-            Err(advice.take().into_iter().fold(failure, CommandFailure::with_hint))
+            let word = words.next().map_or("-", String::as_str);
+            args = match kept.lookup(word)? {
+                Some(value) if value.is_object() => Ok(JsonSource::Json(value)),
+                Some(_) => Err("must be a JSON object: the value of the result is none".into()),
+                None if word == "-" => Err("takes a JSON object or @FILE here".into()),
+                None => json_source(word),
+            }
+            .map_err(|why| CommandFailure::usage(format!("--args {why}")))?;
         }
-        false => Ok(()),
-    });
+        Ok(Some((format!("call {tool}"), Self { tool, arguments, args, object: None })))
+    }
+
+    fn prepare(&mut self, authorization: &AuthorizationArgs) -> Result<(), CommandFailure> {
+        tool_arguments::check_unique(self.arguments.iter().map(|argument| &argument.name))?;
+        self.object = Some(tool_arguments::read_object(&self.args, authorization)?);
+        Ok(())
+    }
+
+    fn send(&mut self, session: &mut ClientSession, options: &CallOptions) -> Result<Answer, RequestError> {
+        let Self { tool, arguments, object, .. } = self;
+        let mut schemas = session.interruptible(|session| ToolSchemas::fetch(tool, arguments, session))?;
+        let (of, given) = (format!("tool `{tool}`"), object.take().unwrap_or_else(RawJson::empty_object));
+        let sent = tool_arguments::merge(&of, arguments, &given, schemas.input.as_ref());
+        let sent = object.insert(sent.map_err(RequestError::Command)?);
+        let result = session.call_tool(tool, sent, options).map_err(|error| match error {
+            RequestError::Client(error) => RequestError::Client(schemas.explain(error)),
+            RequestError::Command(_) => error,
+        })?;
+        let mut answer = Answer::from(result);
+        answer.note = schemas.describe_mismatch(tool, &answer.result);
+        if answer.result.member("isError").is_some_and(|value| value.as_str() == "true") {
+            let failure = CommandFailure::failed("the tool reports an error").after_result();
+            let advice = tool_arguments::advice(&mut session.client, tool, sent);
+            answer.failure = Some(advice.into_iter().fold(failure, CommandFailure::with_hint));
+        } else if let Some(schema) = schemas.input.filter(|_| session.interrupts.is_none()) {
+            // Many servers ignore arguments that they do not know.
+            let note = tool_arguments::argument_advice(tool, &schema, sent);
+            note.iter().for_each(|note| notes::print_note(note));
+        }
+        Ok(answer)
+    }
+
+    fn hint(&self, session: &mut ClientSession) -> Option<String> {
+        tool_arguments::advice(&mut session.client, &self.tool, self.object.as_ref()?)
+    }
+}
+
+pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
+    let outcome = verb::run(&args.call, &args.request_args, Some(&args.answer_args));
     outcome.map_err(|failure| match misplaced_hint(args) {
         Some(hint) => failure.add_hint(&hint),
         None => failure,
@@ -97,8 +124,8 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
 
 /// Returns a hint if words behind `--` look like arguments of the tool.
 fn misplaced_hint(args: &CallArgs) -> Option<String> {
-    let is_empty =
-        args.arguments.is_empty() && matches!(&args.args, JsonSource::Json(json) if json.as_str() == "{}");
+    let Call { arguments, args: object, .. } = &args.call;
+    let is_empty = arguments.is_empty() && matches!(object, JsonSource::Json(json) if json.as_str() == "{}");
     let words: Vec<_> = args
         .request_args
         .target

@@ -9,8 +9,9 @@ use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Paginator, Peer, StartedTask, SubscriptionKey, TaskHandle};
+use mcp_proto::draft::Draft;
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
-use mcp_proto::{CallKey, CallOptions, Diagnostic, Era, Progress, RawJson};
+use mcp_proto::{CallKey, CallOptions, Diagnostic, Era, Limits, Progress, RawJson, VersionSet};
 use mcp_runtime::client::Options;
 #[cfg(feature = "events")]
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
@@ -18,6 +19,7 @@ use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use serde::Serialize;
 
 use crate::args::Runtime;
+use crate::era_cache::probe_timeout;
 use crate::failure::CommandFailure;
 #[cfg(not(feature = "runtimes"))]
 use crate::features::Feature;
@@ -286,24 +288,10 @@ impl Client {
         kind: EntryKind,
         options: impl Fn() -> CallOptions,
     ) -> ListPages {
-        #[derive(Serialize)]
-        struct PageParams<'a> {
-            #[serde(skip_serializing_if = "Option::is_none")]
-            cursor: Option<&'a str>,
-        }
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
-        let error = loop {
-            let params = PageParams { cursor: pages.cursor() };
-            let page = self.request(kind.list_method(), &params, &options(), &mut |_| {});
-            let taken = page.and_then(|page| {
-                pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
-            });
-            match taken {
-                Ok(true) => {}
-                Ok(false) => break None,
-                Err(error) => break Some(error),
-            }
-        };
+        let request =
+            |params: &PageParams<'_>| self.request(kind.list_method(), params, &options(), &mut |_| {});
+        let error = take_pages(&mut pages, request, Error::UnexpectedResult).err();
         let diagnostic = pages.diagnostic();
         ListPages { is_cut: pages.is_cut(), entries: pages.into_entries(), diagnostic, error }
     }
@@ -413,6 +401,31 @@ pub(crate) trait ClientOperation {
     async fn run<B: ClientBackend>(self, calls: &AsyncCalls<B>) -> Result<Self::Value, EventsError>;
 }
 
+/// Parameters of a page of a list.
+#[derive(Serialize)]
+pub(crate) struct PageParams<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
+}
+
+/// Requests the pages of a list until its end.
+///
+/// # Errors
+///
+/// Fails as `request` does, and as `unreadable` says of a page without the list. The pages before it are taken.
+pub(crate) fn take_pages<E>(
+    pages: &mut Paginator,
+    mut request: impl FnMut(&PageParams<'_>) -> Result<RawJson, E>,
+    unreadable: impl Fn(String) -> E,
+) -> Result<(), E> {
+    loop {
+        let page = request(&PageParams { cursor: pages.cursor() })?;
+        if !pages.take(&page).map_err(|missing| unreadable(missing.to_string()))? {
+            return Ok(());
+        }
+    }
+}
+
 /// The pages of a list, as far as they can be read.
 pub(crate) struct ListPages {
     pub(crate) entries: Vec<RawJson>,
@@ -424,6 +437,34 @@ pub(crate) struct ListPages {
     pub(crate) error: Option<Error>,
 }
 
+/// Creates the configuration of a client of these revisions, and of what it follows of drafts.
+pub(crate) fn client_config(
+    (versions, draft): (VersionSet, Draft),
+    timeout: Duration,
+    connect_timeout: Duration,
+    tap: bool,
+) -> Config {
+    let mut limits = Limits::default();
+    limits.call_timeout = timeout;
+    limits.call_total_timeout = limits.call_total_timeout.max(timeout);
+    // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
+    let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
+    limits.probe_timeout = probe_timeout(connect_timeout);
+    limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
+    if tap {
+        limits.tap_records = 100_000;
+        limits.tap_bytes = 64 << 20;
+    }
+    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).draft(draft).limits(limits)
+}
+
+/// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.
+pub(crate) const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
+    exit: Duration::from_secs(2),
+    terminate: Duration::from_secs(2),
+    kill: Duration::from_secs(2),
+    stragglers: Duration::from_secs(1),
+};
 /// Interval at which the end of a connection is checked.
 #[cfg(feature = "runtimes")]
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -17,12 +17,11 @@ use std::time::{Instant, SystemTime};
 
 use mcp_blocking::Error;
 use mcp_proto::client::{KnownEra, Peer};
-use mcp_proto::{Era, RawJson, VersionSet};
+use mcp_proto::{Era, Limits, RawJson, VersionSet};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;
-use crate::server::Server;
-use crate::session::{print_note, probe_timeout};
+use crate::notes::print_note;
 
 /// Entry of the cache for one command.
 pub(crate) struct EraMemory {
@@ -62,9 +61,8 @@ pub(crate) trait Reopen: Sized {
 impl EraMemory {
     /// Returns the memory for a server, or `None` if there is nothing to remember: only a client that speaks both eras
     /// probes, and a socket has no name.
-    pub(crate) fn new(server: &Server, versions: VersionSet) -> Option<Self> {
-        let command = server.place_hash().filter(|_| versions.is_dual_era())?;
-        let is_remote = matches!(server, Server::Remote(_));
+    pub(crate) fn new(place_hash: Option<String>, is_remote: bool, versions: VersionSet) -> Option<Self> {
+        let command = place_hash.filter(|_| versions.is_dual_era())?;
         Some(Self {
             file: cache_folder()?.join("mcp-probe").join("eras.json"),
             command,
@@ -106,6 +104,11 @@ impl EraMemory {
         cache.legacy.truncate(MAX_ENTRIES);
         let _ = write(&self.file, &cache);
     }
+}
+
+/// Returns the time that a server on stdio has to answer the probe.
+pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
+    Limits::default().probe_timeout.min(connect_timeout / 2)
 }
 
 /// Opens a connection by `open`, which takes the known era and the connect timeout. Repeats it once without the known

@@ -1,27 +1,23 @@
 //! Failures of a command: message, hint and exit code.
 
+#[cfg(feature = "auth")]
+mod authorization;
+
 use core::fmt::Write as _;
 use core::time::Duration;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
 use mcp_check::hints::{self, StartFault};
-use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
+use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
 use mcp_proto_trace::masked;
 use mcp_std::json_file::JsonFileError;
 use mcp_std::process::{SpawnError, SpawnErrorKind};
-use serde::Serialize;
 
 use crate::args;
-use crate::authorization;
 use crate::connections;
-use crate::escape;
-use crate::features::FULL_HINT;
-use crate::output;
-use crate::paint::Paint;
-use crate::session;
-use crate::stop;
+#[cfg(feature = "auth")]
+pub(crate) use authorization::url_text;
 
 /// A reason to stop: a message and a hint about what to do.
 ///
@@ -29,7 +25,8 @@ use crate::stop;
 #[derive(Debug)]
 pub(crate) struct CommandFailure {
     exit: Exit,
-    message: String,
+    /// May have secrets, which [`message`](Self::message) leaves out.
+    pub(crate) message: String,
     hint: Option<String>,
     /// Last lines that the server wrote to stderr.
     stderr_tail: String,
@@ -51,28 +48,6 @@ impl core::fmt::Display for CommandFailure {
 
 impl core::error::Error for CommandFailure {}
 
-/// A failure on stdout, for `--json`. All members but the last are always there.
-#[derive(Serialize)]
-struct FailureJson<'a> {
-    error: ErrorJson<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ErrorJson<'a> {
-    kind: &'a str,
-    exit_code: u8,
-    message: &'a str,
-    hint: Option<&'a str>,
-    /// Code and data of the server's error response.
-    code: Option<i64>,
-    data: Option<RawJson>,
-    /// Scopes that the server asks for; empty if it asks for none.
-    scopes: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    deviations: &'a [String],
-}
-
 /// Exit codes, as `--help` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -93,7 +68,7 @@ impl Exit {
     }
 
     /// Returns the name of this kind of failure in JSON.
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Usage => "usage",
@@ -271,19 +246,16 @@ impl CommandFailure {
     }
 
     /// Returns the error response of the server, if that is the reason.
-    #[cfg(unix)]
     pub(crate) fn response(&self) -> Option<&RpcError> {
         self.response.as_deref()
     }
 
     /// Returns the scopes that the server asks for.
-    #[cfg(unix)]
     pub(crate) fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
     /// Returns the last lines that the server wrote to stderr, if they are not shown anyway.
-    #[cfg(unix)]
     pub(crate) fn stderr_tail(&self) -> &str {
         &self.stderr_tail
     }
@@ -306,6 +278,11 @@ impl CommandFailure {
         self
     }
 
+    /// Returns whether a result is already on stdout.
+    pub(crate) const fn has_result(&self) -> bool {
+        self.has_result
+    }
+
     /// Creates the failure of a program that does not start.
     pub(crate) fn from_spawn_error(error: &SpawnError) -> Self {
         let StartFault { why, fix, first_word, .. } = StartFault::of(error);
@@ -322,9 +299,15 @@ impl CommandFailure {
         }
     }
 
+    /// Returns `None`: this program gets no tokens.
+    #[cfg(not(feature = "auth"))]
+    pub(crate) const fn from_refused_authorization(_: &Error, _: &str) -> Option<Self> {
+        None
+    }
+
     /// Creates a failure from an error of a client.
     pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
-        if let Some(failure) = authorization::failure(error, "URL") {
+        if let Some(failure) = Self::from_refused_authorization(error, "URL") {
             return failure;
         }
         match error {
@@ -467,57 +450,6 @@ impl CommandFailure {
         };
         if untried.is_some() { failure.add_hint(LEGACY_HINT) } else { failure }
     }
-
-    /// Prints the failure on stdout as one JSON object, unless a result is already there.
-    pub(crate) fn print_json(&self) {
-        if self.has_result {
-            return;
-        }
-        let response = self.response.as_deref();
-        let error = ErrorJson {
-            kind: self.exit.as_str(),
-            exit_code: self.exit as u8,
-            message: &self.message(),
-            hint: self.hint.as_deref(),
-            code: response.map(|response| response.code),
-            data: response.and_then(|response| RawJson::new(masked(response.data.as_ref()?.as_str())).ok()),
-            scopes: &self.scopes,
-            deviations: &self.deviations.iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
-        };
-        // The text on stderr and the exit code are left if stdout fails.
-        let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
-    }
-
-    /// Prints the failure as a note on stderr, after which the command goes on.
-    pub(crate) fn print_note(&self, what: &str) {
-        session::print_note(&format!("{what}: {}", self.message()));
-    }
-
-    /// Prints the failure on stderr and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        stop::park_if_ending();
-        let paint = Paint::for_stderr();
-        let mut text = format!("{} {}\n", paint.bad("error:"), escape::indented(&self.message));
-        if !self.stderr_tail.is_empty() {
-            text.push_str("  the last lines of the server's stderr:\n");
-            let skip = self.stderr_tail.lines().count().saturating_sub(MAX_STDERR_LINES);
-            for line in self.stderr_tail.lines().skip(skip) {
-                let _ = writeln!(text, "    | {}", escape::line(line));
-            }
-        }
-        if !self.deviations.is_empty() {
-            text.push_str("  before that, the server deviated from the protocol:\n");
-            for deviation in &self.deviations {
-                let _ = writeln!(text, "    | {}", escape::line(deviation));
-            }
-        }
-        if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
-        }
-        // A closed stderr cannot be reported anywhere.
-        let _ = io::stderr().write_all(masked(&text).as_bytes());
-        self.exit.into()
-    }
 }
 
 /// Describes in one sentence why a connection ended.
@@ -593,7 +525,7 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 
 /// Hint for a server that speaks only revisions with a handshake, or may do so.
 const LEGACY_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
-/// Maximum number of stderr lines shown.
-const MAX_STDERR_LINES: usize = 20;
+/// Hint for whatever needs a feature that is missing.
+pub(crate) const FULL_HINT: &str = "`cargo install mcp-probe --features full` installs it with all features";
 /// Maximum number of characters shown of an error's `data`.
 const MAX_DETAIL_CHARS: usize = 2_000;

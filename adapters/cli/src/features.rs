@@ -4,7 +4,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use crate::args::Runtime;
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, FULL_HINT};
 
 /// A feature of the package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +98,6 @@ pub(crate) fn check(definition: &Command, matches: &ArgMatches) -> Result<(), Co
         matches.subcommand().and_then(|(name, inner)| Some((definition.find_subcommand(name)?, inner)));
     inner.map_or(Ok(()), |(definition, inner)| check(definition, inner))
 }
-
-/// Hint for whatever needs a feature that is missing.
-pub(crate) const FULL_HINT: &str = "`cargo install mcp-probe --features full` installs it with all features";
 /// Hint for the feature that `full` leaves out.
 const RUNTIMES_HINT: &str =
     "`cargo install mcp-probe --features full,runtimes` installs it with all adapters";

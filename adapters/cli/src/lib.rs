@@ -25,9 +25,12 @@ mod answer;
 mod args;
 #[cfg_attr(not(feature = "auth"), path = "without_authorization.rs")]
 mod authorization;
+mod authorizer;
 mod bench;
 mod bridge;
 mod call;
+#[cfg(feature = "auth")]
+mod challenges;
 mod changes;
 // Of a command that is left out, the definition alone remains.
 #[cfg_attr(not(feature = "check"), path = "check/args.rs")]
@@ -57,6 +60,7 @@ mod handed_over;
 mod inspect;
 mod listen;
 mod mcp;
+mod notes;
 mod ordered;
 mod output;
 mod output_schemas;
@@ -68,6 +72,7 @@ mod prompt;
 mod proxy;
 mod read;
 mod replay;
+mod report;
 mod request;
 mod results;
 mod schema;
@@ -89,6 +94,7 @@ mod tool_arguments;
 mod tour;
 mod trace;
 mod trace_views;
+mod verb;
 mod words;
 
 use std::env;

@@ -17,8 +17,9 @@ use crate::args::{TargetArgs, duration, usage};
 use crate::changes::{ChangeEvent, change_name};
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::output::{print, print_json};
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 
 /// Follows changes of lists and resources.
 ///
@@ -97,7 +98,7 @@ impl ListenCommand<'_> {
             )));
         }
         if !refused.is_empty() {
-            session::print_note(&format!("the server does not report changes of {}", refused.join(", ")));
+            notes::print_note(&format!("the server does not report changes of {}", refused.join(", ")));
         }
         self.print_line(&format!("listening  {}", accepted.join(", ")), || json!({ "listening": honoured }))?;
 

@@ -2,75 +2,92 @@
 
 use clap::Args;
 use mcp_proto::model::{GetPromptParams, Map, RequestParams};
+use mcp_proto::{CallOptions, RawJson};
 
 use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, assignment, json_source};
-use crate::args::{RequestArgs, usage};
+use crate::args::{AuthorizationArgs, RequestArgs, usage};
 use crate::failure::CommandFailure;
 use crate::ordered;
-use crate::request::{self, RequestCommand};
+use crate::request;
 use crate::results;
+use crate::session::{ClientSession, RequestError};
 use crate::tool_arguments;
+use crate::verb::kept::KeptResults;
+use crate::verb::{self, Answer, Show, Verb};
 
 /// Gets a prompt with its arguments filled in and prints its messages.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe prompt [OPTIONS] <NAME> [NAME=VALUE]..."))]
 pub(crate) struct PromptArgs {
-    /// Name of the prompt, as `inspect` shows it.
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) name: String,
-    /// Argument of the prompt.
-    ///
-    /// Arguments replace members of --args.
-    #[arg(value_name = "NAME=VALUE", value_parser = assignment)]
-    pub(crate) arguments: Vec<(String, String)>,
-    /// Sets the arguments of the prompt: a JSON object of strings, @FILE or - for stdin.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
-    pub(crate) args: JsonSource,
+    #[command(flatten)]
+    pub(crate) prompt: Prompt,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
     pub(crate) request_args: RequestArgs,
 }
 
-pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
-    let mut params = GetPromptParams::new(&*args.name);
-    let arguments = collect_arguments(args)?;
-    if !arguments.is_empty() {
-        params.arguments = Some(arguments);
-    }
-    let command = RequestCommand::<GetPromptParams<'_>> {
-        noun: "a prompt",
-        show: results::format_prompt,
-        hint: &|client| request::prompt_hint(client, &args.name),
-    };
-    let start: request::StartRequest<'_> = &|session, options, on_progress| {
-        Ok(session.client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
-    };
-    request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
+/// A prompt with its arguments.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Prompt {
+    /// Name of the prompt, as `inspect` shows it.
+    #[arg(allow_hyphen_values = true)]
+    name: String,
+    /// Argument of the prompt.
+    ///
+    /// Arguments replace members of --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = assignment)]
+    arguments: Vec<(String, String)>,
+    /// Sets the arguments of the prompt: a JSON object of strings, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    args: JsonSource,
 }
 
-/// Returns the arguments: members of `--args`, then words, which replace members with the same name.
-///
-/// # Errors
-///
-/// Fails if the source of `--args` is invalid, a member is not a string, or an argument is given twice.
-fn collect_arguments(args: &PromptArgs) -> Result<Map<String>, CommandFailure> {
-    let mut all = Map::new();
-    let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
-    for (name, value) in ordered::members(&object) {
-        let text = value.string().ok_or_else(|| {
-            let why = "must be a string, as all arguments of prompts: write \"3\", not 3";
-            CommandFailure::usage(format!("--args: `{name}` {why}"))
-        })?;
-        all.insert(name, text);
+impl Verb for Prompt {
+    type Request = GetPromptParams<'static>;
+    const NOUN: &'static str = "a prompt";
+    const FORM: &'static str = "NAME [NAME=VALUE]...";
+    const SHOW: Show<Self> = results::format_prompt;
+
+    fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
+        let Some((name, words)) = words.split_first() else { return Ok(None) };
+        let (name, args) = (kept.text(name)?, JsonSource::Json(RawJson::empty_object()));
+        let arguments = kept.assignments(words)?;
+        Ok(Some((format!("prompt {name}"), Self { name, arguments, args })))
     }
-    tool_arguments::check_unique(args.arguments.iter().map(|(name, _)| name))?;
-    for (name, value) in &args.arguments {
-        all.insert(name.clone(), value.clone());
+
+    /// Puts the members of `--args` before the words, which replace members with the same name.
+    fn prepare(&mut self, authorization: &AuthorizationArgs) -> Result<(), CommandFailure> {
+        let object = tool_arguments::read_object(&self.args, authorization)?;
+        let members = ordered::members(&object).into_iter().map(|(name, value)| match value.string() {
+            Some(text) => Ok((name, text)),
+            None => {
+                let why = "must be a string, as all arguments of prompts: write \"3\", not 3";
+                Err(CommandFailure::usage(format!("--args: `{name}` {why}")))
+            }
+        });
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        tool_arguments::check_unique(self.arguments.iter().map(|(name, _)| name))?;
+        self.arguments.splice(..0, members);
+        Ok(())
     }
-    Ok(all)
+
+    fn send(&mut self, session: &mut ClientSession, options: &CallOptions) -> Result<Answer, RequestError> {
+        let mut params = GetPromptParams::new(&*self.name);
+        let arguments: Map<_> = self.arguments.iter().cloned().collect();
+        params.arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
+        session.request(GetPromptParams::METHOD, &params, options).map(Answer::from)
+    }
+
+    fn hint(&self, session: &mut ClientSession) -> Option<String> {
+        request::prompt_hint(&mut session.client, &self.name, None)
+    }
+}
+
+pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
+    verb::run(&args.prompt, &args.request_args, Some(&args.answer_args))
 }
 
 const HELP: &str = "\

@@ -22,7 +22,8 @@ use mcp_std::process::terminate_all;
 use mcp_std::sync::lock;
 
 use crate::args::{ProxyArgs, ServeHttpArgs, StderrChoice};
-use crate::authorization::Authorizer;
+use crate::authorizer::Authorizer;
+use crate::client::{SHUTDOWN_TIMEOUTS, client_config};
 use crate::deviations::Deviations;
 use crate::endpoint::http;
 use crate::endpoint::refusals::ClientNotes;
@@ -30,9 +31,10 @@ use crate::endpoint::refusals::ClientNotes;
 use crate::endpoint::streams;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::failure::{CommandFailure, Exit, FailureContext};
+use crate::notes::{self, LimitedNotes, OmissionNotes, print_note};
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
-use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS, ServerNotes, print_note};
+use crate::session::{ServerNotes, describe_abnormal_exit};
 use crate::stop::{self, StopSignal};
 use crate::trace;
 use mcp_proto_trace::masked;
@@ -57,7 +59,8 @@ impl UpstreamOpener {
     pub(crate) fn open(&self, identity: &ClientIdentity) -> Result<Connection, CommandFailure> {
         let Self { args, timeout, server, .. } = self;
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-        let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
+        let memory = EraMemory::new(server.place_hash(), server.is_remote(), versions)
+            .filter(|_| !args.connection.no_cache);
         let deviations = Deviations::default();
         let connect_timeout = args.connection.connect_timeout;
         let spec = ServerSpec {
@@ -69,7 +72,7 @@ impl UpstreamOpener {
         };
         let opened = era_cache::open(memory.as_ref(), connect_timeout, &mut |known_era, attempt_timeout| {
             let spoken = (versions, args.revisions.drafts.followed());
-            let config = session::client_config(spoken, *timeout, attempt_timeout, args.trace);
+            let config = client_config(spoken, *timeout, attempt_timeout, args.trace);
             let mut config = args.connection.keep_alive(config.known_era(known_era));
             if server.is_remote() {
                 // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
@@ -162,7 +165,7 @@ pub(crate) fn note_end(
     outcome: &Result<Option<mcp_std::process::ShutdownReport>, mcp_blocking::Error>,
 ) {
     let complaint = match outcome {
-        Ok(ended) => ended.as_ref().and_then(session::describe_abnormal_exit),
+        Ok(ended) => ended.as_ref().and_then(describe_abnormal_exit),
         Err(error) => Some(error.to_string()),
     };
     if let Some(complaint) = complaint {
@@ -232,7 +235,7 @@ impl Operator for ProxyNotes {
             Notice::Client(diagnostic) => self.client_notes.note(diagnostic),
             Notice::Message(record) => {
                 let (client, record) = (self.paint.dim("client"), trace::format_record(record, self.paint));
-                session::print_stderr(&format!("{client} {record}"));
+                notes::print_stderr(&format!("{client} {record}"));
             }
             Notice::NoPlace(places) => lock(&self.place_notes).note(&format!(
                 "a client is refused, because all places are taken (--max-connections {places})"

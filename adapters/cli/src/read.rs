@@ -4,14 +4,17 @@ use std::io::{self, IsTerminal as _};
 
 use base64::Engine as _;
 use clap::Args;
+use mcp_proto::CallOptions;
 use mcp_proto::model::{ReadResourceParams, ReadResourceResult, RequestParams, ResourceContents};
 
 use crate::answer::AnswerArgs;
 use crate::args::{RequestArgs, usage};
 use crate::failure::CommandFailure;
-use crate::output;
-use crate::request::{self, RequestCommand};
+use crate::request;
 use crate::results;
+use crate::session::{ClientSession, RequestError};
+use crate::verb::kept::KeptResults;
+use crate::verb::{self, Answer, Show, Verb};
 
 /// Reads a resource and prints its contents.
 ///
@@ -21,44 +24,57 @@ use crate::results;
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe read [OPTIONS] <URI>"))]
 pub(crate) struct ReadArgs {
-    /// URI of the resource, from `inspect` or from an expanded template.
-    pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) read: Read,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
     pub(crate) request_args: RequestArgs,
 }
 
-pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
-    let params = ReadResourceParams::new(&*args.uri);
-    let command = RequestCommand::<ReadResourceParams<'_>> {
-        noun: "reading a resource",
-        show: |result, paint| match blob(result) {
-            Some(_) => String::new(),
-            None => results::format_resource(result, paint),
-        },
-        hint: &|client| request::resource_hint(client, &args.uri),
-    };
-    let start: request::StartRequest<'_> = &|session, options, on_progress| {
-        Ok(session.client.request(ReadResourceParams::METHOD, &params, options, on_progress)?)
-    };
-    let result = request::run(&args.request_args, Some(&args.answer_args), start, &command)?;
-    match result.as_ref().filter(|_| !args.request_args.json).and_then(blob) {
-        Some(bytes) => output::print_bytes(&bytes),
-        None => Ok(()),
+/// The reading of a resource.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Read {
+    /// URI of the resource, from `inspect` or from an expanded template.
+    uri: String,
+}
+
+impl Verb for Read {
+    type Request = ReadResourceParams<'static>;
+    const NOUN: &'static str = "reading a resource";
+    const FORM: &'static str = "URI";
+    const SHOW: Show<Self> = results::format_resource;
+
+    fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
+        let [uri] = words else { return Ok(None) };
+        let uri = kept.text(uri)?;
+        Ok(Some((format!("read {uri}"), Self { uri })))
+    }
+
+    fn send(&mut self, session: &mut ClientSession, options: &CallOptions) -> Result<Answer, RequestError> {
+        let params = ReadResourceParams::new(&*self.uri);
+        session.request(ReadResourceParams::METHOD, &params, options).map(Answer::from)
+    }
+
+    /// Returns the bytes of a single blob, if they do not go to a terminal.
+    fn bytes(result: &ReadResourceResult<'static>) -> Option<Vec<u8>> {
+        match &*result.contents {
+            [ResourceContents::Blob(only)] if !io::stdout().is_terminal() => {
+                // Some encoders break lines.
+                let text: String = only.blob.split_ascii_whitespace().collect();
+                base64::engine::general_purpose::STANDARD.decode(text).ok()
+            }
+            _ => None,
+        }
+    }
+
+    fn hint(&self, session: &mut ClientSession) -> Option<String> {
+        request::resource_hint(&mut session.client, &self.uri)
     }
 }
 
-/// Returns the bytes of a single blob, if they do not go to a terminal.
-fn blob(result: &ReadResourceResult<'_>) -> Option<Vec<u8>> {
-    match &*result.contents {
-        [ResourceContents::Blob(only)] if !io::stdout().is_terminal() => {
-            // Some encoders break lines.
-            let text: String = only.blob.split_ascii_whitespace().collect();
-            base64::engine::general_purpose::STANDARD.decode(text).ok()
-        }
-        _ => None,
-    }
+pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
+    verb::run(&args.read, &args.request_args, Some(&args.answer_args))
 }
 
 const HELP: &str = "\

@@ -1,4 +1,4 @@
-//! One request and its answer: the common part of `call`, `read`, `prompt` and `complete`.
+//! Results of requests, and hints for those that the server refused.
 
 use core::fmt::Display;
 
@@ -6,120 +6,29 @@ use mcp_blocking::Error;
 use mcp_proto::EntryKind;
 use mcp_proto::model::{ElicitUrlParams, Prompt, PromptArgument, RequestParams, UrlElicitationRequired};
 use mcp_proto::rpc::code;
-use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
+use mcp_proto::{CallError, RawJson, RpcError};
 
-use crate::answer::{self, AnswerArgs};
-use crate::args::RequestArgs;
+use crate::answer;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{MAX_NAMES_SHOWN, join_names, nearest, print, print_json};
-use crate::paint::Paint;
-use crate::progress::ProgressDisplay;
-use crate::session::{ClientSession, print_note};
+use crate::notes::print_note;
+use crate::output::{MAX_NAMES_SHOWN, join_names, nearest, print_json};
+use crate::session::ClientSession;
 
-/// Properties of a command that sends one request.
-pub(crate) struct RequestCommand<'a, R: RequestParams> {
-    /// Noun for messages about an unreadable result, for example "a tool".
-    pub(crate) noun: &'a str,
-    /// Formats the result.
-    pub(crate) show: fn(&R::Result, Paint) -> String,
-    /// Returns a hint for a request that the server refused.
-    pub(crate) hint: &'a dyn Fn(&mut Client) -> Option<String>,
-}
-
-/// Sends the request and returns the result undecoded. Progress goes to the callback.
-pub(crate) type StartRequest<'a> = &'a dyn Fn(
-    &mut ClientSession,
-    &CallOptions,
-    &mut (dyn FnMut(&Progress) + Send),
-) -> Result<RawJson, StartError>;
-
-/// The reason why a request has no result.
-pub(crate) enum StartError {
-    /// The client failed, or the server answered with an error.
-    Client(Error),
-    /// The request could not be made from the command line.
-    Command(CommandFailure),
-}
-
-impl From<Error> for StartError {
-    fn from(error: Error) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<CommandFailure> for StartError {
-    fn from(failure: CommandFailure) -> Self {
-        Self::Command(failure)
-    }
-}
-
-/// Connects to the server, sends the request and prints the result. Returns it, if it could be read.
+/// Reads a result, which `--json` prints as the server sent it. Returns it unless it is printed.
 ///
 /// # Errors
 ///
-/// Fails if the connection or the request fails, or if an input request got no answer.
-pub(crate) fn run<R: RequestParams>(
-    request_args: &RequestArgs,
-    answer_args: Option<&AnswerArgs>,
-    start: StartRequest<'_>,
-    command: &RequestCommand<'_, R>,
-) -> Result<Option<R::Result>, CommandFailure> {
-    let mut session = ClientSession::open(&request_args.target, answer_args)?;
-    session.failure_context.total_timeout = request_args.total;
-    let mut options = CallOptions::new().with_progress();
-    if let Some(total) = request_args.total {
-        options = options.total_timeout(total);
-    }
-    let mut progress_display = ProgressDisplay::new(request_args.target.stderr);
-    session.settle_roots();
-    // Kept undecoded: `--json` prints exactly what the server sent.
-    let answered = start(&mut session, &options, &mut |progress| progress_display.show(progress));
-    progress_display.end();
-    let mut has_result = false;
-    let outcome = answered
-        .map_err(|error| match error {
-            StartError::Client(error) => refusal_failure(&mut session, &error, command.hint),
-            StartError::Command(failure) => failure,
-        })
-        .and_then(|result| {
-            let read = read_result::<R>(command.noun, &result, request_args.json)?;
-            if request_args.json {
-                print_result(command.noun, &result)?;
-            }
-            has_result = true;
-            if let Some(read) = read.as_ref().filter(|_| !request_args.json) {
-                print(&(command.show)(read, Paint::for_stdout()))?;
-            }
-            Ok(read)
-        });
-    let unanswered = session.unanswered.failure();
-    // The result is printed before the server gets its time to end.
-    session.close();
-    let outcome = match unanswered {
-        Some(failure) => Err(failure),
-        None => outcome,
-    };
-    outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
-}
-
-/// Returns whether a result says that its tool has failed.
-pub(crate) fn reports_failure(result: &RawJson) -> bool {
-    result.member("isError").is_some_and(|value| value.as_str() == "true")
-}
-
-/// Reads a result. `None` for an object without content, which `--json` shows nevertheless, as it came.
-///
-/// # Errors
-///
-/// Fails if it cannot be read, and is not shown either.
-pub(crate) fn read_result<R: RequestParams>(
+/// Fails if it cannot be read, if it looks like a failure of this program, for which a server must not pass, or if stdout cannot be
+/// written to.
+pub(crate) fn take_result<R: RequestParams>(
     noun: &str,
     result: &RawJson,
     is_json: bool,
 ) -> Result<Option<R::Result>, CommandFailure> {
     match R::read(result) {
-        Ok(read) => Ok(Some(read)),
+        Ok(read) if !is_json => return Ok(Some(read)),
+        Ok(_) => {}
         Err(why) => {
             let failure = unreadable_result(noun, &why);
             let has_content =
@@ -129,20 +38,11 @@ pub(crate) fn read_result<R: RequestParams>(
                 return Err(failure);
             }
             print_note(&format!("{}; it is shown as it came", failure.message()));
-            Ok(None)
         }
     }
-}
-
-/// Prints a result as JSON.
-///
-/// # Errors
-///
-/// Fails if it looks like a failure of this program, for which a server must not pass, or if stdout cannot be written to.
-pub(crate) fn print_result(noun: &str, result: &RawJson) -> Result<(), CommandFailure> {
     match result.member("error") {
         Some(_) => Err(unreadable_result(noun, &IMITATION)),
-        None => print_json(result),
+        None => print_json(result).map(|()| None),
     }
 }
 
@@ -158,7 +58,7 @@ pub(crate) fn unreadable_result(noun: &str, why: &dyn Display) -> CommandFailure
 pub(crate) fn refusal_failure(
     session: &mut ClientSession,
     error: &Error,
-    hint: &dyn Fn(&mut Client) -> Option<String>,
+    hint: impl Fn(&mut ClientSession) -> Option<String>,
 ) -> CommandFailure {
     let failure = session.failure(error);
     let Error::Call(CallError::Rpc(answered)) = error else { return failure };
@@ -168,7 +68,7 @@ pub(crate) fn refusal_failure(
     if requires_input_capability(answered) {
         return failure.with_exit(Exit::Unanswered).with_hint(answer::UNANSWERED_HINT);
     }
-    match hint(&mut session.client) {
+    match hint(session) {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
@@ -225,7 +125,7 @@ pub(crate) fn alternatives_among(
 }
 
 /// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
-pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
+fn prompt_signature(prompt: &Prompt) -> String {
     let argument = |argument: &PromptArgument| {
         format!("{}{}", argument.name, if argument.required == Some(true) { "" } else { "?" })
     };
@@ -246,11 +146,12 @@ pub(crate) fn resource_hint(client: &mut Client, uri: &str) -> Option<String> {
     Some(format!("{hint}; and these templates: {}", templates.join(", ")))
 }
 
-/// Returns a hint: the prompts that exist, or the arguments of the one that was named.
-pub(crate) fn prompt_hint(client: &mut Client, name: &str) -> Option<String> {
+/// Returns a hint: the prompts that exist, or the arguments of the one that was named, unless `argument` is one of them.
+pub(crate) fn prompt_hint(client: &mut Client, name: &str, argument: Option<&str>) -> Option<String> {
     if let Some(hint) = alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
         return Some(hint);
     }
     let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;
-    Some(prompt_signature(&prompt))
+    let is_known = prompt.arguments.iter().any(|known| Some(&*known.name) == argument);
+    (!is_known).then(|| prompt_signature(&prompt))
 }

@@ -185,7 +185,6 @@ impl Drop for Editing {
 }
 
 /// Ends the mode in which the editor has what is pasted marked, if it is on. For the end of the program by a signal: waits for nothing.
-#[cfg(unix)]
 pub(crate) fn end_editing() {
     let is_editing = SCREEN.content.try_lock().is_ok_and(|content| content.is_editing);
     if is_editing {

@@ -1,41 +1,41 @@
 //! Client sessions: from the command line to a connection.
 
-use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
-use std::io::{self, IsTerminal};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
-use mcp_proto::draft::Draft;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError, UseError, VersionSet,
+    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Progress, RawJson, RpcError,
+    UseError,
 };
 use mcp_proto_trace::masked;
-use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
+use mcp_std::process::{ShutdownReport, ShutdownStage};
 use mcp_std::sync::lock;
+use serde::Serialize;
 
 use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
-use crate::args::{StderrChoice, TargetArgs};
+use crate::args::{RequestArgs, StderrChoice, TargetArgs};
 use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
-use crate::client::Client;
+use crate::client::{Client, SHUTDOWN_TIMEOUTS, StartedCall, client_config};
 use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
+use crate::notes::{LimitedNotes, OmissionNotes, print_note, print_stderr};
 use crate::paint::Paint;
-use crate::progress::SharedProgress;
+use crate::progress::{ProgressDisplay, SharedProgress};
 use crate::screen;
 use crate::server::{Server, ServerSpec};
-use crate::stop;
+use crate::stop::Interrupts;
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to the server that the command line names.
@@ -52,7 +52,10 @@ pub(crate) struct ClientSession {
     /// Lowest level of log messages that are shown.
     pub(crate) log_level: Arc<Mutex<Option<LoggingLevel>>>,
     /// Where progress of calls is shown that are waited for without a callback.
-    pub(crate) progress: SharedProgress,
+    progress: SharedProgress,
+    /// Interrupts that cancel calls instead of ending the program: those of a shell.
+    pub(crate) interrupts: Option<Interrupts>,
+    stderr: StderrChoice,
     /// Deviations of the server that no failure has been explained by.
     deviations: Deviations,
 }
@@ -82,6 +85,21 @@ impl ClientSession {
         })
     }
 
+    /// Connects as [`open`](Self::open) does, for requests with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_for_requests(
+        request_args: &RequestArgs,
+        answer_args: Option<&AnswerArgs>,
+    ) -> Result<Self, CommandFailure> {
+        let mut session = Self::open(&request_args.target, answer_args)?;
+        session.failure_context.total_timeout = request_args.total;
+        session.settle_roots();
+        Ok(session)
+    }
+
     fn open_as(
         target: &TargetArgs,
         answer_args: Option<&AnswerArgs>,
@@ -98,7 +116,8 @@ impl ClientSession {
         let authorizer = authorization::for_command(&target.authorization, &target.revisions, &mut server)?;
         let server = Rc::new(server);
         let deviations = Deviations::default();
-        let memory = EraMemory::new(&server, versions).filter(|_| !target.connection.no_cache);
+        let memory = EraMemory::new(server.place_hash(), server.is_remote(), versions)
+            .filter(|_| !target.connection.no_cache);
         let opened = era_cache::open(
             memory.as_ref(),
             target.connection.connect_timeout,
@@ -186,6 +205,8 @@ impl ClientSession {
                 changes,
                 log_level,
                 progress,
+                interrupts: None,
+                stderr: target.stderr,
                 deviations,
             }
         }))
@@ -220,6 +241,93 @@ impl ClientSession {
         while !is_settled() && self.client.poll(ROOTS_POLL_INTERVAL).is_ok() {}
     }
 
+    // ---- requests --------------------------------------------------------------------------------------------------
+
+    /// Sends a request and waits for its result. Progress is shown meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client does, or if the user interrupts a request of a shell.
+    pub(crate) fn request<T: Serialize>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<RawJson, RequestError> {
+        self.answer(
+            |client| client.start(method, params, options),
+            |client, show| client.request(method, params, options, show),
+        )
+    }
+
+    /// Calls a tool, as [`request`](Self::request) sends a request.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub(crate) fn call_tool(
+        &mut self,
+        tool: &str,
+        arguments: &RawJson,
+        options: &CallOptions,
+    ) -> Result<RawJson, RequestError> {
+        self.answer(
+            |client| client.start_tool(tool, arguments, options),
+            |client, show| client.call_tool_raw(tool, arguments, options, show),
+        )
+    }
+
+    /// Sends a request by `start` in a shell, whose interrupts cancel it, and by `ask` otherwise.
+    fn answer(
+        &mut self,
+        start: impl FnOnce(&mut Client) -> Result<StartedCall, Error>,
+        ask: impl FnOnce(&mut Client, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>,
+    ) -> Result<RawJson, RequestError> {
+        let mut display = ProgressDisplay::new(self.stderr);
+        if self.interrupts.is_none() {
+            let answered = ask(&mut self.client, &mut |progress| display.show(progress));
+            display.end();
+            return answered.map_err(RequestError::Client);
+        }
+        self.progress.begin(display);
+        let answered = self.interruptible(|session| {
+            let mut call = start(&mut session.client)?;
+            loop {
+                if let Some(result) = session.client.wait_timeout(&mut call, INTERRUPT_INTERVAL)? {
+                    return Ok(result);
+                }
+                if screen::is_interrupted() {
+                    session.client.cancel(call, "interrupted by the user")?;
+                    return Err(Error::Call(CallError::Cancelled));
+                }
+            }
+        });
+        self.progress.end();
+        answered
+    }
+
+    /// Runs requests. What they give is discarded if the user of a shell interrupts them.
+    ///
+    /// # Errors
+    ///
+    /// As `run`, and after an interrupt.
+    pub(crate) fn interruptible<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, RequestError> {
+        let Some(interrupts) = self.interrupts.clone() else {
+            return run(self).map_err(RequestError::Client);
+        };
+        interrupts.begin();
+        let outcome = run(self);
+        let is_interrupted = interrupts.is_requested();
+        interrupts.end();
+        match is_interrupted {
+            true => Err(RequestError::Command(CommandFailure::failed("the call was cancelled"))),
+            false => outcome.map_err(RequestError::Client),
+        }
+    }
+
     /// Creates a failure from an error of the client.
     pub(crate) fn failure(&self, error: &Error) -> CommandFailure {
         self.server.failure(error, &self.failure_context).with_deviations(self.deviations.take())
@@ -239,6 +347,15 @@ impl ClientSession {
     }
 }
 
+/// The reason why a request has no result.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The client failed, or the server answered with an error.
+    Client(Error),
+    /// The request could not be made from the command line, or was interrupted.
+    Command(CommandFailure),
+}
+
 impl Reopen for ClientSession {
     fn peer(&self) -> &Peer {
         self.client.peer()
@@ -247,32 +364,6 @@ impl Reopen for ClientSession {
     fn close(self) {
         Self::close(self);
     }
-}
-
-/// Returns the time that a server on stdio has to answer the probe.
-pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
-    Limits::default().probe_timeout.min(connect_timeout / 2)
-}
-
-/// Creates the configuration of a client of these revisions, and of what it follows of drafts.
-pub(crate) fn client_config(
-    (versions, draft): (VersionSet, Draft),
-    timeout: Duration,
-    connect_timeout: Duration,
-    tap: bool,
-) -> Config {
-    let mut limits = Limits::default();
-    limits.call_timeout = timeout;
-    limits.call_total_timeout = limits.call_total_timeout.max(timeout);
-    // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
-    let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
-    limits.probe_timeout = probe_timeout(connect_timeout);
-    limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
-    if tap {
-        limits.tap_records = 100_000;
-        limits.tap_bytes = 64 << 20;
-    }
-    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).draft(draft).limits(limits)
 }
 
 /// Describes how the end of a server differs from an orderly one, or returns `None`.
@@ -308,28 +399,6 @@ pub(crate) fn note_incomplete(list: EntryKind, diagnostic: Option<&Diagnostic>, 
             list.list_member()
         ));
     }
-}
-
-/// Prints a note on stderr.
-pub(crate) fn print_note(text: &str) {
-    stop::park_if_ending();
-    let paint = Paint::for_stderr();
-    print_stderr(&format!("{} {}", paint.note("note:"), escape::indented(text)));
-}
-
-/// Prints what a command that speaks on stdin expects, if stdin is a terminal.
-pub(crate) fn hint_at_terminal(command: &str) {
-    if io::stdin().is_terminal() {
-        print_note(&format!(
-            "`mcp-probe {command}` is for MCP clients: it reads their messages from stdin, one JSON-RPC message per line, and \
-             answers on stdout. Ctrl-D ends it; `mcp-probe {command} --help` shows how clients start it"
-        ));
-    }
-}
-
-/// Prints a line on stderr. Errors are ignored, since they cannot be reported.
-pub(crate) fn print_stderr(line: &str) {
-    screen::print_line(line);
 }
 
 /// Prints events of a session on stderr and answers input requests.
@@ -488,56 +557,8 @@ fn log_line(log: &LogMessage, paint: Paint) -> String {
     )
 }
 
-/// Notes of one kind, up to a maximum number.
-pub(crate) struct LimitedNotes(pub(crate) u32);
-
-impl LimitedNotes {
-    pub(crate) fn note(&mut self, text: &str) {
-        if let Some(left) = self.0.checked_sub(1) {
-            print_note(&masked(text));
-            self.0 = left;
-            if left == 0 {
-                print_note(NO_FURTHER_NOTES);
-            }
-        }
-    }
-}
-
-/// Notes about entries that were left out of lists. Each is printed once, because lists are read again and again.
-#[derive(Default)]
-pub(crate) struct OmissionNotes(BTreeSet<String>);
-
-impl OmissionNotes {
-    /// Prints a note if the diagnostic is about such entries (XHDR-012). Returns whether it is.
-    ///
-    /// After [`MAX_OMISSIONS`] no further ones are printed.
-    pub(crate) fn note(&mut self, diagnostic: &Diagnostic) -> bool {
-        let is_omission = matches!(
-            diagnostic,
-            Diagnostic::InvalidTool { .. }
-                | Diagnostic::UnreadableEntry { .. }
-                | Diagnostic::MoreUnreadableEntries { .. }
-        );
-        if is_omission {
-            self.note_text(&diagnostic.to_string());
-        }
-        is_omission
-    }
-
-    /// Prints a sentence once.
-    pub(crate) fn note_text(&mut self, note: &str) {
-        if self.0.len() < MAX_OMISSIONS && self.0.insert(note.into()) {
-            print_note(&escape::line(note));
-            if self.0.len() == MAX_OMISSIONS {
-                print_note(NO_FURTHER_NOTES);
-            }
-        }
-    }
-}
-
-/// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
-const MAX_OMISSIONS: usize = 10_000;
-pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
+/// Interval at which a running call looks for an interrupt.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Time in which a legacy server asks for roots after the handshake.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Silence after which a server counts as having read the roots.
@@ -545,10 +566,3 @@ const ROOTS_SILENCE: Duration = Duration::from_millis(300);
 const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;
-/// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.
-pub(crate) const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
-    exit: Duration::from_secs(2),
-    terminate: Duration::from_secs(2),
-    kill: Duration::from_secs(2),
-    stragglers: Duration::from_secs(1),
-};

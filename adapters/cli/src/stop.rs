@@ -65,8 +65,8 @@ mod unix {
     const INTERRUPTED: u8 = 2;
 
     impl Interrupts {
-        /// Takes the signals of this process. When it ends, so do its server processes, and the terminal is as it is now.
-        pub(crate) fn new() -> Self {
+        /// Takes the signals of this process. When it ends, so do its server processes, `at_end` runs, and the terminal is as it is now.
+        pub(crate) fn new(at_end: fn()) -> Self {
             let interrupts = Self::default();
             let state = Arc::clone(&interrupts.0);
             let terminal = tcgetattr(io::stdin()).ok();
@@ -81,7 +81,7 @@ mod unix {
                     }
                     IS_ENDING.store(true, Ordering::SeqCst);
                     terminate_all(SERVER_END_TIMEOUT);
-                    crate::screen::end_editing();
+                    at_end();
                     if let Some(terminal) = &terminal {
                         let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
                     }
@@ -229,7 +229,7 @@ mod other {
     pub(crate) struct Interrupts(());
 
     impl Interrupts {
-        pub(crate) const fn new() -> Self {
+        pub(crate) const fn new(_: fn()) -> Self {
             Self(())
         }
 

@@ -50,9 +50,7 @@ impl ToolSchemas {
             Err(error) if !has_text => return Ok(Self { list_error: Some(error), ..Self::default() }),
             tools => tools?,
         };
-        let is_named =
-            |entry: &RawJson| entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == tool);
-        let entry = tools.into_iter().find(is_named);
+        let entry = find_tool(tools, tool);
         let input = entry.as_ref().and_then(|entry| entry.member("inputSchema"));
         Ok(Self { input, entry, list_error: None })
     }
@@ -90,13 +88,16 @@ impl ToolSchemas {
     }
 }
 
+/// Returns the entry of a tool.
+pub(crate) fn find_tool(tools: Vec<RawJson>, name: &str) -> Option<RawJson> {
+    tools.into_iter().find(|tool| tool.member("name").and_then(|of| of.string()).is_some_and(|of| of == name))
+}
+
 /// Returns what is wrong with a call by the list of the server, whatever the server says of it: there is no such tool, or its schema has
 /// other arguments.
 pub(crate) fn advice(client: &mut Client, tool: &str, arguments: &RawJson) -> Option<String> {
     let tools = client.list(EntryKind::Tool).ok()?;
-    let is_named =
-        |entry: &&RawJson| entry.member("name").is_some_and(|name| name.string().as_deref() == Some(tool));
-    match tools.iter().find(is_named) {
+    match find_tool(tools.clone(), tool) {
         Some(entry) => argument_advice(tool, &entry.member("inputSchema")?, arguments),
         None => request::alternatives_among(&tools, "tool", "name", tool),
     }

@@ -12,10 +12,10 @@ use mcp_proto_trace::Trace;
 
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes::print_note;
 use crate::ordered;
 use crate::paint::Paint;
 use crate::server::Server;
-use crate::session::print_note;
 
 /// Reads a recorded trace of at most `max_bytes` bytes from a file, or from stdin (`-`). One that is cut is read up to there, which a
 /// note says.

@@ -1,15 +1,10 @@
 //! Stands in for `authorization` in a program without the feature `auth`, which gets and stores no tokens.
 
-use mcp_blocking::Error;
-use mcp_runtime::client::{Connector, Options};
-
 use crate::args::authorization::TokenStoreArgs;
 use crate::args::{AuthorizationArgs, RevisionArgs};
+use crate::authorizer::Authorizer;
 use crate::failure::CommandFailure;
 use crate::server::Server;
-
-/// What answers the challenges of a server: nothing does.
-pub(crate) enum Authorizer {}
 
 /// Returns `None`: the options are not given, which [`check`](crate::features::check) has seen to.
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
@@ -34,14 +29,6 @@ pub(crate) const fn for_stored_tokens(
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
 pub(crate) const fn check_stdin(_: &AuthorizationArgs, _: &str) -> Result<(), CommandFailure> {
     Ok(())
-}
-
-pub(crate) fn add_to<C: Connector>(_: Options<C>, authorizer: &Authorizer) -> Options<C> {
-    match *authorizer {}
-}
-
-pub(crate) const fn failure(_: &Error, _: &str) -> Option<CommandFailure> {
-    None
 }
 
 #[cfg(unix)]

@@ -21,8 +21,8 @@ use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
 use crate::failure::{CommandFailure, Exit};
+use crate::notes::print_note;
 use crate::screen;
-use crate::session::print_note;
 use dialogue::{Dialogue, DialogueOutcome};
 use preset::{PresetAnswer, PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use mcp_proto::client::Config;
 use mcp_proto::draft::Draft;
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{Era, Version, VersionSet};
+use mcp_proto::{CallOptions, Era, Version, VersionSet};
 use serde::{Deserialize, Serialize};
 
 use super::authorization::AuthorizationArgs;
@@ -99,6 +99,13 @@ pub(crate) struct RequestArgs {
     pub(crate) total: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+}
+
+impl RequestArgs {
+    /// Returns the options of a call that reports progress.
+    pub(crate) fn call_options(&self) -> CallOptions {
+        self.total.into_iter().fold(CallOptions::new().with_progress(), CallOptions::total_timeout)
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Args, Serialize, Deserialize)]

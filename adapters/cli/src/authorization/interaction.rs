@@ -11,7 +11,7 @@ use super::pasted_redirect::pasted_redirect;
 use crate::args::authorization::LoginArgs;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::session::print_stderr;
+use crate::notes::print_stderr;
 
 /// The user of this program, by a browser, a pasted address or a code. All of it is shown on stderr.
 pub(super) struct ProbeInteraction {

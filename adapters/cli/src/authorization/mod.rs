@@ -1,7 +1,5 @@
 //! Authorization of this program at servers over HTTP: from the options to an authorizer.
 
-mod challenge;
-mod failure;
 mod interaction;
 mod options;
 mod pasted_redirect;
@@ -11,20 +9,16 @@ use std::io::{self, IsTerminal as _};
 #[cfg(unix)]
 use std::path::Path;
 
-pub(crate) use mcp_auth::client::Authorizer;
-use mcp_blocking::Error;
 use mcp_oauth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
 use mcp_proto::http::client::{Credential, Url};
-use mcp_runtime::client::{Connector, Options};
 
 use crate::args::authorization::{OAuthClientArgs, TokenArgs, TokenStoreArgs};
 use crate::args::{AuthorizationArgs, RevisionArgs};
+use crate::authorizer::Authorizer;
 use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::server::read_secret;
 use crate::server::{RemoteServer, Server};
-pub(crate) use challenge::learn_challenges;
-pub(crate) use failure::url_text;
 use interaction::ProbeInteraction;
 use options::ClientOptions;
 pub(crate) use store::ProbeStore;
@@ -142,21 +136,6 @@ pub(crate) fn resolve(args: &mut AuthorizationArgs, here: &Path) -> Result<(), C
     client.client_key = client.client_key.take().map(|path| here.join(path));
     store.token_store = store::find(store.token_store.as_deref()).map(|path| here.join(path));
     Ok(())
-}
-
-/// Lets an authorizer answer the challenges of the server.
-pub(crate) fn add_to<C: Connector>(options: Options<C>, authorizer: &Authorizer) -> Options<C> {
-    options.authorize(authorizer.clone())
-}
-
-/// Creates a failure from an error of a client, if an authorization failed. `url` holds no secret.
-pub(crate) fn failure(error: &Error, url: &str) -> Option<CommandFailure> {
-    let failure = CommandFailure::from_authorization_at(error.authorization()?, url);
-    // The refusal of the server comes first: it may ask for something else than a token.
-    Some(match error.http() {
-        Some(error) => failure.with_message(error.to_string()),
-        None => failure,
-    })
 }
 
 /// Returns what is stored for the server at `url`.

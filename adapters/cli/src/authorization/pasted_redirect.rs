@@ -7,7 +7,7 @@ use mcp_auth::client::PasteLogin;
 use mcp_proto::http::client::Url;
 
 use super::interaction::address;
-use crate::session::{print_note, print_stderr};
+use crate::notes::{print_note, print_stderr};
 
 /// Creates a login whose redirect is a line of stdin.
 pub(super) fn pasted_redirect() -> PasteLogin {

@@ -8,7 +8,7 @@ use mcp_auth::client::{Cancellation, FileStore, MemoryStore, StoreError, StoreLo
 use mcp_oauth::Secret;
 
 use crate::failure::CommandFailure;
-use crate::session::print_note;
+use crate::notes::print_note;
 
 /// A [`FileStore`] whose warnings are printed, or memory if the user has no folder for data.
 #[derive(Clone, Debug)]

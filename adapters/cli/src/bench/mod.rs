@@ -17,8 +17,9 @@ use mcp_proto::RawJson;
 use crate::args::Runtime;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 use crate::output::count;
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 use crate::stop::StopSignal;
 use crate::tool_arguments::{self, ToolSchemas};
 pub(crate) use args::BenchArgs;
@@ -136,7 +137,7 @@ fn measure(args: &BenchArgs, object: &RawJson) -> Result<(Tally, Run), CommandFa
         let planned = args.rate.map_or(Duration::ZERO, |rate| planned(args, rate));
         let seconds = since(last).max(planned.min(since(until))).as_secs_f64();
         if is_interrupted {
-            session::print_note("the measurement was ended early by a signal");
+            notes::print_note("the measurement was ended early by a signal");
         }
         Ok((all, Run { seconds, is_interrupted, server }))
     })

@@ -5,7 +5,8 @@ use mcp_oauth::Trigger;
 
 use super::args::CheckArgs;
 use crate::authorization;
-use crate::failure::{CommandFailure, Exit};
+use crate::challenges;
+use crate::failure::{self, CommandFailure, Exit};
 use crate::server::Server;
 
 /// Adds a token to the requests of `check`, which makes them itself: the stored one, or one that the user gets now.
@@ -27,7 +28,7 @@ pub(super) fn add_token(args: &CheckArgs, server: &mut Server) -> Result<(), Com
     if token.is_none() && (args.authorization.authorize || authorization::is_terminal()) {
         // A server that cannot be connected to is what the checks report.
         if let Ok(Some(challenges)) =
-            authorization::learn_challenges(server, &args.revisions, args.connect_timeout)
+            challenges::learn_challenges(server, &args.revisions, args.connect_timeout)
         {
             token = run(Trigger::Unauthorized { challenges, rejected: None })?;
         }
@@ -35,8 +36,7 @@ pub(super) fn add_token(args: &CheckArgs, server: &mut Server) -> Result<(), Com
     let (Some(token), Server::Remote(remote)) = (token, server) else { return Ok(()) };
     if token.dpop.is_some() {
         let why = "check cannot use a token that is bound to a key (DPoP)";
-        let hint =
-            format!("`mcp-probe login --dpop never {}` gets another one", authorization::url_text(&url));
+        let hint = format!("`mcp-probe login --dpop never {}` gets another one", failure::url_text(&url));
         return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(hint));
     }
     remote.set_bearer(token.token.expose());

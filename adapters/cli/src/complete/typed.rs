@@ -10,7 +10,7 @@ use mcp_proto::{CallOptions, RawJson};
 use mcp_std::Clock;
 use serde::Serialize;
 
-use super::CompleteArgs;
+use super::{Complete, CompleteArgs};
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -29,8 +29,7 @@ struct TypedCompletion<'a> {
 
 pub(super) fn run(args: &CompleteArgs) -> Result<(), CommandFailure> {
     authorization::check_stdin(&args.request_args.target.authorization, "where the texts come from")?;
-    let mut session = ClientSession::open(&args.request_args.target, None)?;
-    session.failure_context.total_timeout = args.request_args.total;
+    let mut session = ClientSession::open_for_requests(&args.request_args, None)?;
     let field = TypedField {
         args,
         completer: Completer::new(),
@@ -89,7 +88,8 @@ impl TypedField<'_> {
     /// Takes a new text, and prints its completion if that is known.
     fn take(&mut self, line: io::Result<String>) -> Result<(), CommandFailure> {
         self.text = line.map_err(|error| CommandFailure::failed(format!("stdin cannot be read: {error}")))?;
-        let params = super::params(&self.args.reference, &self.args.argument, &self.text, &self.args.with);
+        let Complete { reference, argument, with, .. } = &self.args.complete;
+        let params = super::params(reference, argument, &self.text, with);
         let pressed = self.completer.handle_keystroke(self.clock.now(), &params);
         match pressed.map_err(|error| CommandFailure::failed(error.to_string()))? {
             Keystroke::Known(result) => self.print(&result),

@@ -14,12 +14,11 @@ use mcp_proto::draft::Draft;
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
 use crate::args::{EraChoice, Runtime, StderrChoice};
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::failure::CommandFailure;
 use crate::output::print;
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
-use crate::session;
 use crate::tour::{self, TourStep};
 use steps::StepError;
 use wire::WireLog;
@@ -152,7 +151,7 @@ impl Tour {
 
     fn connect(&self, wire: &WireLog, serve: Vec<String>) -> Result<Client, StepError> {
         let this = env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
-        let config = session::client_config(
+        let config = client::client_config(
             (VersionSet::only(self.version), Draft::NONE),
             CALL_TIMEOUT,
             CONNECT_TIMEOUT,
@@ -167,7 +166,7 @@ impl Tour {
             authorizer: None,
             memory: None,
         };
-        let opened = Client::open(self.runtime, &spec, config, wire.clone(), session::SHUTDOWN_TIMEOUTS);
+        let opened = Client::open(self.runtime, &spec, config, wire.clone(), client::SHUTDOWN_TIMEOUTS);
         // This program is not a URL, and no variable that could be missing is passed on.
         Ok(opened.map_err(|_| "this executable cannot be started")??)
     }

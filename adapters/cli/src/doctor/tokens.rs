@@ -7,9 +7,11 @@ use mcp_proto::http::client::Url;
 
 use super::DoctorArgs;
 use super::report::fault_of;
-use crate::authorization::{self, Authorizer, ProbeStore, url_text};
+use crate::authorization::{self, ProbeStore};
+use crate::authorizer::Authorizer;
 use crate::escape::shell_word;
 use crate::failure::CommandFailure;
+use crate::failure::url_text;
 use crate::server::Server;
 
 /// Tokens for a server, from an authorizer that is made once the server asks for one.

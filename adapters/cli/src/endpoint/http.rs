@@ -10,7 +10,7 @@ use mcp_std::tls::ServerTls;
 
 use crate::args;
 use crate::failure::{CommandFailure, Exit};
-use crate::session;
+use crate::notes;
 
 /// Raises the descriptor limit as far as the system allows, for as many connections.
 pub(crate) fn raise_descriptor_limit(args: &args::ServeHttpArgs) {
@@ -100,12 +100,12 @@ pub(crate) fn report_address(
 ) -> Result<(), CommandFailure> {
     let at = at.map_err(|error| CommandFailure::failed(error.to_string()))?;
     let scheme = url_scheme(args);
-    session::print_stderr(&format!("listening at {scheme}://{at}{}", args.path));
+    notes::print_stderr(&format!("listening at {scheme}://{at}{}", args.path));
     if args.sse {
-        session::print_stderr(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
+        notes::print_stderr(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
     }
     if !at.ip().to_canonical().is_loopback() {
-        session::print_note(&describe_guards(args, at, scheme == "https", protected));
+        notes::print_note(&describe_guards(args, at, scheme == "https", protected));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ fn describe(
 #[cfg(feature = "auth")]
 pub(crate) fn validator(protected: &Protected) -> JwtValidator {
     JwtValidator::new(protected, mcp_auth::client::HttpFetcher::new()).on_failure(|failure| {
-        crate::session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
+        crate::notes::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use mcp_proto::Diagnostic;
 use mcp_std::sync::lock;
 
-use crate::session::{LimitedNotes, NO_FURTHER_NOTES, print_note};
+use crate::notes::{LimitedNotes, NO_FURTHER_NOTES, print_note};
 
 /// Notes about what clients do.
 pub(crate) struct ClientNotes {

@@ -5,9 +5,8 @@ use mcp_std::io::{SerialConfig, SerialPort, Socket, StreamAddress};
 
 use crate::args;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 #[cfg(unix)]
-use crate::session;
-
 #[cfg(unix)]
 pub(crate) use mcp_blocking::StreamConnection;
 
@@ -69,9 +68,9 @@ pub(crate) fn report_address(
 ) -> Result<(), CommandFailure> {
     let failed =
         |error: std::io::Error| CommandFailure::failed(format!("{address} cannot be served: {error}"));
-    session::print_stderr(&format!("listening at {}", at.map_err(failed)?));
+    notes::print_stderr(&format!("listening at {}", at.map_err(failed)?));
     if is_reachable_from_outside.map_err(failed)? {
-        session::print_note(
+        notes::print_note(
             "other machines can reach this address: everyone who does can use the server, and others on the way can read \
              and change messages. There is no TLS, no token and no check of hosts and origins; --http has them",
         );

@@ -14,7 +14,8 @@ use super::{arguments, failure, note_gap, print_event};
 use crate::client::ClientOperation;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::session::{self, ClientSession};
+use crate::notes;
+use crate::session::ClientSession;
 
 pub(super) fn run(session: &ClientSession, args: &EventsFollowArgs) -> Result<(), CommandFailure> {
     let begun = Instant::now();
@@ -61,7 +62,7 @@ impl ClientOperation for Follow<'_> {
         let mut follower =
             EventsClient::new(calls).follow_with(&args.event.name, &arguments, options).await?;
         let how = if *follower.mode() == DeliveryMode::Push { "a stream" } else { "polls" };
-        session::print_stderr(&format!("following by {how}"));
+        notes::print_stderr(&format!("following by {how}"));
         let mut count = 0;
         let mut cursor = args.event.cursor.clone();
         loop {
@@ -85,15 +86,15 @@ impl ClientOperation for Follow<'_> {
                     }
                 }
                 FollowEvent::Gap { reason, .. } => note_gap(describe(reason)),
-                FollowEvent::Error(error) => session::print_note(&error.to_string()),
+                FollowEvent::Error(error) => notes::print_note(&error.to_string()),
                 FollowEvent::Ended(error) => return Ok(FollowEnd::Server(error)),
                 _ => {}
             }
         }
         if let Some(cursor) = cursor {
-            session::print_stderr(&escape::line(&format!("cursor {cursor}")));
+            notes::print_stderr(&escape::line(&format!("cursor {cursor}")));
             if follower.cursor().is_none() && count > 0 {
-                session::print_note(
+                notes::print_note(
                     "the server sent more events at once than --count: the last ones come again from this cursor",
                 );
             }

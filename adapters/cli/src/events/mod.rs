@@ -19,10 +19,11 @@ use crate::client::ClientOperation;
 use crate::entries;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::output::{join_names, print, print_value};
 use crate::paint::Paint;
 use crate::server::read_secret;
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 use crate::tool_arguments;
 pub(crate) use args::EventsCommand;
 use args::{EventArgs, EventsListArgs, EventsPollArgs, WebhookSecretArgs};
@@ -185,5 +186,5 @@ fn event_line(event: &EventOccurrence) -> String {
 
 /// Tells on stderr that events may be missing.
 fn note_gap(why: &str) {
-    session::print_note(&format!("events may be missing: {why}"));
+    notes::print_note(&format!("events may be missing: {why}"));
 }

@@ -12,8 +12,8 @@ use mcp_events::receiver::{Limits, Message, Receiver};
 use super::args::{EndArgs, EventsReceiveArgs};
 use super::{note_gap, print_event, required_secret};
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 use crate::output::is_unread;
-use crate::session;
 
 pub(super) fn run(args: &EventsReceiveArgs) -> Result<(), CommandFailure> {
     let mut receiver = Receiver::new(Limits::default());
@@ -65,7 +65,7 @@ impl Received {
         let progress = Arc::<Progress>::default();
         let shared = progress.clone();
         let server = server.start(move |_, message| shared.keep(message, end, as_json)).map_err(failed)?;
-        session::print_stderr(&format!("listening at http://{}{path}", server.address()));
+        notes::print_stderr(&format!("listening at http://{}{path}", server.address()));
         Ok(Self { end, progress, server })
     }
 
@@ -104,7 +104,7 @@ impl Progress {
             }
             Message::Gap { .. } => note_gap("the server has skipped some"),
             Message::Terminated(error) => {
-                session::print_note(&format!(
+                notes::print_note(&format!(
                     "the server has ended the subscription: {} ({})",
                     error.message, error.code
                 ));

@@ -21,8 +21,9 @@ use super::{arguments, failure, follow, note_gap, webhook_secret};
 use crate::client::ClientOperation;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::output::print;
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 use crate::stop::StopSignal;
 
 pub(super) fn run(args: &EventsSubscribeArgs) -> Result<(), CommandFailure> {
@@ -125,14 +126,14 @@ impl ClientOperation for Webhook<'_> {
                 Some(SubscriptionEvent::Granted { id, expires_at, .. }) => {
                     let until = expires_at.map_or_else(|| "it is ended".into(), iso_8601);
                     let text = format!("subscribed as {id} until {until}");
-                    session::print_stderr(&escape::line(&text));
+                    notes::print_stderr(&escape::line(&text));
                 }
                 Some(SubscriptionEvent::Gap(reason)) => note_gap(follow::describe(reason)),
-                Some(SubscriptionEvent::ClockSkew { expires_at }) => session::print_note(&format!(
+                Some(SubscriptionEvent::ClockSkew { expires_at }) => notes::print_note(&format!(
                     "the subscription is granted until {}, which is over: the clocks differ",
                     iso_8601(expires_at)
                 )),
-                Some(SubscriptionEvent::Error(error)) => session::print_note(&error.to_string()),
+                Some(SubscriptionEvent::Error(error)) => notes::print_note(&error.to_string()),
                 Some(SubscriptionEvent::Ended(error)) => return Ok(error),
                 Some(_) => {}
                 None if webhook.has_ended() => return Ok(None),

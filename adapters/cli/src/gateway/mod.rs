@@ -16,8 +16,8 @@ use crate::args::{ProtectionArgs, ProxyArgs};
 use crate::endpoint::streams;
 use crate::endpoint::{http, protection};
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::proxy::{self, ProxyNotes};
-use crate::session;
 use crate::stop::{self, StopSignal};
 pub(crate) use args::GatewayArgs;
 use server_file::ServerFile;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
         #[cfg(not(unix))]
         (None, Some(address)) => return Err(streams::unsupported(address)),
         (None, None) => {
-            session::hint_at_terminal("gateway");
+            notes::hint_at_terminal("gateway");
             gateway.serve_stdio(&signal.stop)
         }
     };

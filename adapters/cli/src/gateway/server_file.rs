@@ -15,10 +15,10 @@ use crate::args::{self, ProxyArgs};
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes::print_note;
 use crate::output::join_names;
 use crate::proxy::UpstreamOpener;
 use crate::server::{Location, NamedServer, Server};
-use crate::session::print_note;
 
 /// The file with the servers, which may change.
 pub(super) struct ServerFile {

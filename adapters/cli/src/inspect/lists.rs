@@ -6,6 +6,7 @@ use mcp_proto::{CallError, EntryKind, RawJson};
 use serde::Serialize;
 
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 use crate::session::{self, ClientSession};
 
 /// A part of the report that could not be read, or not to its end.
@@ -47,7 +48,7 @@ impl ListReader {
             Some(Error::Call(CallError::Rpc(error)))
                 if list == EntryKind::ResourceTemplate && error.code == code::METHOD_NOT_FOUND =>
             {
-                session::print_note(&format!("the server does not list {}: {error}", list.list_member()));
+                notes::print_note(&format!("the server does not list {}: {error}", list.list_member()));
             }
             Some(error) => self.record(list, session.failure(&error)),
         }

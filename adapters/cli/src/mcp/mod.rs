@@ -22,7 +22,7 @@ use mcp_std::process::terminate_all;
 
 use crate::args::{DraftArgs, duration};
 use crate::failure::CommandFailure;
-use crate::session;
+use crate::notes;
 use crate::stop;
 use allowed::Allowed;
 use inner::Bounds;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &McpArgs) -> Result<(), CommandFailure> {
     if allowed.is_empty() && !allowed.has_traces() {
         return Err(CommandFailure::usage("nothing is allowed: name a server by --allow or --allow-config"));
     }
-    session::hint_at_terminal("mcp");
+    notes::hint_at_terminal("mcp");
     let output = usize::try_from(args.max_output).unwrap_or(usize::MAX);
     let context = Arc::new(Context {
         allowed,

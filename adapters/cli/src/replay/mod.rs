@@ -17,10 +17,10 @@ use serde::Serialize;
 use crate::args::{ServerArgs, StderrChoice, duration, usage};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes::{hint_at_terminal, print_note, print_stderr};
 use crate::output::{count, create_private_file, print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
-use crate::session::{hint_at_terminal, print_note, print_stderr};
 use crate::trace::read_file;
 
 /// Plays a trace again: into this program, to a server, or to a client.

@@ -164,7 +164,7 @@ impl Chaos {
             #[cfg(unix)]
             Some(seed) => {
                 let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let print = crate::session::print_stderr;
+                let print = crate::notes::print_stderr;
                 let kinds = match &*self.args.chaos_kinds {
                     [] => Kind::all().collect(),
                     kinds => kinds.to_vec(),

@@ -12,8 +12,8 @@ use mcp_runtime::server::router::RegisterFunctions;
 use serde::Serialize;
 
 use crate::failure::CommandFailure;
+use crate::notes::LimitedNotes;
 use crate::serve::args::LayerArgs;
-use crate::session::LimitedNotes;
 use mcp_std::sync::lock;
 
 /// Adds the layers that the options name. The log is the outermost, so that it sees the calls that the limit refuses.

@@ -6,10 +6,10 @@ use mcp_mock::{ClockResource, Content, Setup};
 use mcp_proto::model::Implementation;
 
 use super::super::{Router, mock_router};
+use crate::notes::print_note;
 use crate::serve::ServeArgs;
 use crate::serve::layers;
 use crate::serve::server_log::ServerLog;
-use crate::session::print_note;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {

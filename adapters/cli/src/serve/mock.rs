@@ -10,8 +10,8 @@ use clap::Args;
 use mcp_mock::Definition;
 
 use crate::failure::CommandFailure;
+use crate::notes::print_note;
 use crate::server::Location;
-use crate::session::print_note;
 use crate::trace::read_from;
 
 /// Options of a server that a file or a trace defines.

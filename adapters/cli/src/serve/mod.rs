@@ -23,7 +23,7 @@ use mcp_proto::{Era, Limits, VersionSet};
 use crate::args::{ALLOWED_PING_MISSES, Runtime};
 use crate::endpoint::http;
 use crate::failure::CommandFailure;
-use crate::session;
+use crate::notes;
 use crate::tour::TourStep;
 pub(crate) use args::ServeArgs;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(mut args: ServeArgs) -> Result<(), CommandFailure> {
     args.mock.load()?;
     let args = &Arc::new(args);
     if args.http.address.is_none() && args.http.listen.is_none() && args.serial.is_none() {
-        session::hint_at_terminal("serve");
+        notes::hint_at_terminal("serve");
     }
     check_shards(args)?;
     if !cfg!(feature = "sessions") && args.sessions.session_store.is_some() {

@@ -11,9 +11,9 @@ use mcp_runtime::server::HandlerFailure;
 use super::layers::AuditFile;
 use crate::endpoint::refusals::ClientNotes;
 use crate::failure::CommandFailure;
+use crate::notes;
 use crate::paint::Paint;
 use crate::serve::ServeArgs;
-use crate::session;
 use crate::trace::{self, HeadRedaction};
 use mcp_std::sync::lock;
 
@@ -53,14 +53,14 @@ impl ServerLog {
     }
 
     pub(super) fn failed(&self, call: &Call, failure: &HandlerFailure) {
-        session::print_note(&format!("{} failed: {failure}", call.method()));
+        notes::print_note(&format!("{} failed: {failure}", call.method()));
     }
 
     pub(super) fn tap(&self, record: &TapRecord) {
-        session::print_stderr(&trace::format_record(record, self.paint));
+        notes::print_stderr(&trace::format_record(record, self.paint));
     }
 
     pub(super) fn head(&self, record: &HeadRecord) {
-        session::print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
+        notes::print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
     }
 }

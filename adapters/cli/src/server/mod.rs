@@ -32,13 +32,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
-use crate::authorization::{self, Authorizer};
+use crate::authorizer::{self, Authorizer};
 use crate::era_cache::{self, EraMemory};
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::features::Feature;
+use crate::notes::print_stderr;
 use crate::output::count;
 use crate::paint::Paint;
-use crate::session::print_stderr;
 use crate::{connections, escape, handed_over};
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 pub(crate) use mcp_std::json_file::Location;
@@ -318,7 +318,7 @@ impl Server {
             };
         }
         let unauthorized = match self {
-            Self::Remote(remote) => authorization::failure(error, &remote.display_name()),
+            Self::Remote(remote) => CommandFailure::from_refused_authorization(error, &remote.display_name()),
             Self::Program(_) | Self::Stream(_) => None,
         };
         let failure = unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context));
@@ -685,7 +685,7 @@ impl ServerSpec<'_> {
             options = options.tap_heads();
         }
         if let Some(authorizer) = self.authorizer {
-            options = authorization::add_to(options, authorizer);
+            options = authorizer::add_to(options, authorizer);
         }
         Ok(options.connect_http(remote.config()?))
     }

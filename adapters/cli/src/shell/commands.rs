@@ -9,37 +9,35 @@ use std::time::Instant;
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 use mcp_blocking::Error;
 use mcp_proto::client::{Paginator, SubscriptionKey};
-use mcp_proto::model::{
-    CallToolParams, CompleteParams, GetPromptParams, Map, ReadResourceParams, RequestParams,
-    SubscriptionFilter,
-};
+use mcp_proto::model::{Map, SubscriptionFilter};
 use mcp_proto::{CallError, CallOptions, Change, EntryKind, RawJson};
-use serde::Serialize;
 use serde_json::json;
 use terminal_size::{Width, terminal_size};
 
 use super::ShellArgs;
 use super::completion::Completer;
 use super::editor::Completion;
-use super::kept::KeptResults;
 use super::line::{self, Statement};
-use super::lists::Lists;
-use crate::args::values::{JsonSource, NamedArgument, assignment, json_source, level};
+use super::lists::{Lists, MAX_LIST_BYTES};
+use crate::args::values::level;
+use crate::call::Call;
 use crate::changes::{ChangeEvent, change_name};
-use crate::client::{Client, StartedCall};
-use crate::completion_request;
+use crate::client::{PageParams, take_pages};
+use crate::complete::Complete;
 use crate::entries;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes;
 use crate::output::{print, print_json, print_value};
 use crate::paint::Paint;
-use crate::progress::ProgressDisplay;
-use crate::request;
-use crate::results;
+use crate::prompt::Prompt;
+use crate::read::Read;
+use crate::request::{refusal_failure, take_result, unreadable_result};
 use crate::screen;
-use crate::session::{self, ClientSession};
+use crate::session::{self, ClientSession, RequestError};
 use crate::stop::Interrupts;
-use crate::tool_arguments::{self, ToolSchemas};
+use crate::verb::kept::{KeptResults, parsed};
+use crate::verb::{Answer, Verb};
 
 /// A session, with what the shell remembers of it.
 pub(super) struct Shell<'a> {
@@ -60,25 +58,28 @@ pub(super) enum Flow {
     Quit,
 }
 
-/// The commands with their words.
-pub(super) const COMMANDS: &[(&str, &str)] = &[
-    ("call", "TOOL [NAME=VALUE]..."),
-    ("complete", "prompt:NAME|TEMPLATE ARGUMENT [TEXT] [NAME=VALUE]..."),
-    ("describe", "NAME"),
-    ("help", ""),
-    ("log", "LEVEL"),
-    ("ping", ""),
-    ("prompt", "NAME [NAME=VALUE]..."),
-    ("prompts", ""),
-    ("quit", ""),
-    ("read", "URI"),
-    ("reconnect", ""),
-    ("resources", ""),
-    ("results", ""),
-    ("show", "$NAME[/POINTER]"),
-    ("subscribe", "URI"),
-    ("tools", ""),
-    ("unsubscribe", "URI"),
+/// What makes a request and keeps its result. Returns `false` if its words have another form.
+type RunRequest = fn(&mut Shell<'_>, Option<&str>, &[String]) -> Result<bool, CommandFailure>;
+
+/// The commands with their words, and what runs those that are requests.
+pub(super) const COMMANDS: &[(&str, &str, Option<RunRequest>)] = &[
+    ("call", Call::FORM, Some(request::<Call>)),
+    ("complete", Complete::FORM, Some(request::<Complete>)),
+    ("describe", "NAME", None),
+    ("help", "", None),
+    ("log", "LEVEL", None),
+    ("ping", "", None),
+    ("prompt", Prompt::FORM, Some(request::<Prompt>)),
+    ("prompts", "", None),
+    ("quit", "", None),
+    ("read", Read::FORM, Some(request::<Read>)),
+    ("reconnect", "", None),
+    ("resources", "", None),
+    ("results", "", None),
+    ("show", "$NAME[/POINTER]", None),
+    ("subscribe", "URI", None),
+    ("tools", "", None),
+    ("unsubscribe", "URI", None),
 ];
 
 /// Levels of log messages, as `log` takes them.
@@ -99,7 +100,7 @@ impl<'a> Shell<'a> {
             kept: KeptResults::default(),
             lists: Lists::default(),
             subscriptions: BTreeMap::new(),
-            interrupts: Interrupts::new(),
+            interrupts: Interrupts::new(screen::end_editing),
         };
         screen::set_interrupts(&shell.interrupts);
         shell.connect()?;
@@ -107,10 +108,9 @@ impl<'a> Shell<'a> {
     }
 
     fn connect(&mut self) -> Result<(), CommandFailure> {
-        let request_args = &self.args.request_args;
-        let mut session = ClientSession::open(&request_args.target, Some(&self.args.answer_args))?;
-        session.failure_context.total_timeout = request_args.total;
-        session.settle_roots();
+        let args = self.args;
+        let mut session = ClientSession::open_for_requests(&args.request_args, Some(&args.answer_args))?;
+        session.interrupts = Some(self.interrupts.clone());
         self.session = Some(session);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl<'a> Shell<'a> {
 
     /// Ends the session after its connection was lost.
     fn lose(&mut self, failure: &CommandFailure) {
-        session::print_note(&format!("{}; `reconnect` opens the session anew", failure.message()));
+        notes::print_note(&format!("{}; `reconnect` opens the session anew", failure.message()));
         self.close();
         self.subscriptions.clear();
         self.lists.clear();
@@ -195,7 +195,7 @@ impl<'a> Shell<'a> {
                 ChangeEvent::Changed(change) => {
                     self.lists.handle_change(&change);
                     let name = change_name(&change);
-                    session::print_note(&match change {
+                    notes::print_note(&match change {
                         Change::Resource(_) => format!("the resource {name} has changed"),
                         _ => format!("the list of {name} has changed"),
                     });
@@ -204,7 +204,7 @@ impl<'a> Shell<'a> {
                     // It does not matter which one: lists are read more often without.
                     self.lists.set_watched(Vec::new());
                     let why = error.map(|error| format!(": {error}")).unwrap_or_default();
-                    session::print_note(&format!("a subscription has ended{why}"));
+                    notes::print_note(&format!("a subscription has ended{why}"));
                 }
             }
         }
@@ -221,7 +221,6 @@ impl<'a> Shell<'a> {
         let Some(statement) = line::parse(text)? else { return Ok(Flow::Continue) };
         let outcome = self.run(&statement);
         if let Some(session) = &mut self.session {
-            session.progress.end();
             // A call may have failed because the connection has ended.
             if let Err(error) = session.client.poll(Duration::ZERO) {
                 let failure = session.failure(&error);
@@ -234,33 +233,31 @@ impl<'a> Shell<'a> {
 
     fn run(&mut self, statement: &Statement) -> Result<Flow, CommandFailure> {
         let Statement { name, command, words } = statement;
-        let name = name.as_deref();
-        if name.is_some() && !matches!(command.as_str(), "call" | "read" | "prompt" | "complete") {
+        let known = COMMANDS.iter().find(|(name, ..)| name == command);
+        let request = known.and_then(|(_, _, request)| *request);
+        if name.is_some() && request.is_none() {
             let why = format!("`{command}` has no result to name: write x = call add a=1");
             return Err(CommandFailure::usage(why).with_hint(HELP_HINT));
         }
+        let is_json = self.args.request_args.json;
         match (command.as_str(), words.as_slice()) {
             ("quit" | "exit", []) => return Ok(Flow::Quit),
-            ("help", _) if self.args.request_args.json => {
-                let row = |(name, words): &(&str, &str)| json!({ "name": name, "words": words });
-                print_value(&json!({ "commands": COMMANDS.iter().map(row).collect::<Vec<_>>() }))?;
+            ("help", _) if is_json => {
+                let rows = COMMANDS.iter().map(|(name, words, _)| json!({ "name": name, "words": words }));
+                print_value(&json!({ "commands": rows.collect::<Vec<_>>() }))?;
             }
             ("help", _) => print(&help())?,
             ("tools", []) => self.list(&[EntryKind::Tool])?,
             ("prompts", []) => self.list(&[EntryKind::Prompt])?,
             ("resources", []) => self.list(&[EntryKind::Resource, EntryKind::ResourceTemplate])?,
             ("describe", [entry]) => self.describe(entry)?,
-            ("call", [tool, arguments @ ..]) => self.call(name, tool, arguments)?,
-            ("read", [uri]) => self.read(name, uri)?,
-            ("prompt", [prompt, arguments @ ..]) => self.prompt(name, prompt, arguments)?,
-            ("complete", [of, argument, rest @ ..]) => self.complete_argument(name, of, argument, rest)?,
             ("ping", []) => self.ping()?,
             ("log", [level]) => self.log(level)?,
             ("subscribe", [uri]) => self.subscribe(uri)?,
             ("unsubscribe", [uri]) => self.unsubscribe(uri)?,
             ("results", []) => self.show_results()?,
             ("show", [word]) => match self.kept.lookup(word)? {
-                Some(value) if self.args.request_args.json => print_value(&ShownJson { value })?,
+                Some(value) if is_json => print_value(&BTreeMap::from([("value", value)]))?,
                 Some(value) => print_json(&value)?,
                 None => {
                     return Err(CommandFailure::usage(format!("`{word}` is no result: write show $1"))
@@ -268,11 +265,13 @@ impl<'a> Shell<'a> {
                 }
             },
             ("reconnect", []) => self.reconnect()?,
-            (known, _) => {
-                let form = COMMANDS.iter().find(|(name, _)| *name == known);
-                let why = match form {
-                    Some((name, words)) => format!("the form is: {}", format!("{name} {words}").trim_end()),
-                    None => format!("there is no command `{known}`"),
+            _ if request.map_or(Ok(false), |request| request(self, name.as_deref(), words))? => {}
+            _ => {
+                let why = match known {
+                    Some((name, words, _)) => {
+                        format!("the form is: {}", format!("{name} {words}").trim_end())
+                    }
+                    None => format!("there is no command `{command}`"),
                 };
                 return Err(CommandFailure::usage(why).with_hint(HELP_HINT));
             }
@@ -298,215 +297,25 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Waits for a call. An interrupt cancels it.
-    fn wait(
+    /// Returns what was received for a request, unless the server got no answer to a question of its own.
+    fn accept<T>(
         &mut self,
-        started: Result<StartedCall, Error>,
-        hint: Hint<'_>,
-    ) -> Result<RawJson, CommandFailure> {
-        let answered = self.wait_for_answer(started)?;
+        received: Result<T, RequestError>,
+        hint: impl Fn(&mut ClientSession) -> Option<String>,
+    ) -> Result<T, CommandFailure> {
         let session = self.session()?;
-        match (answered, session.unanswered.failure()) {
-            (Ok(None), _) => Err(cancelled()),
-            (_, Some(unanswered)) => Err(unanswered),
-            (Ok(Some(result)), None) => Ok(result),
-            (Err(error), None) => Err(request::refusal_failure(session, &error, hint)),
+        match (received, session.unanswered.failure()) {
+            (Err(RequestError::Command(failure)), _) | (_, Some(failure)) => Err(failure),
+            (Err(RequestError::Client(error)), None) => Err(refusal_failure(session, &error, hint)),
+            (Ok(received), None) => Ok(received),
         }
-    }
-
-    /// Waits for the answer of a call, which is `None` if an interrupt has cancelled it.
-    fn wait_for_answer(
-        &mut self,
-        started: Result<StartedCall, Error>,
-    ) -> Result<Result<Option<RawJson>, Error>, CommandFailure> {
-        let (interrupts, stderr) = (self.interrupts.clone(), self.args.request_args.target.stderr);
-        let session = self.session()?;
-        session.progress.begin(ProgressDisplay::new(stderr));
-        interrupts.begin();
-        let answered = started.and_then(|mut call| {
-            loop {
-                if let Some(result) = session.client.wait_timeout(&mut call, INTERRUPT_INTERVAL)? {
-                    return Ok(Some(result));
-                }
-                if interrupts.is_requested() {
-                    session.client.cancel(call, "interrupted by the user")?;
-                    return Ok(None);
-                }
-            }
-        });
-        interrupts.end();
-        session.progress.end();
-        Ok(answered)
-    }
-
-    fn options(&self) -> CallOptions {
-        let options = CallOptions::new().with_progress();
-        match self.args.request_args.total {
-            Some(total) => options.total_timeout(total),
-            None => options,
-        }
-    }
-
-    /// Sends a request, and prints and keeps its result.
-    fn request<R: RequestParams + Serialize>(
-        &mut self,
-        of: &Naming<'_>,
-        params: &R,
-        show: fn(&R::Result, Paint) -> String,
-        hint: Hint<'_>,
-    ) -> Result<(), CommandFailure> {
-        let options = self.options();
-        let started = self.session()?.client.start(R::METHOD, params, &options);
-        let result = self.wait(started, hint)?;
-        self.finish::<R>(of, result, show)
-    }
-
-    /// Prints and keeps a result.
-    fn finish<R: RequestParams>(
-        &mut self,
-        of: &Naming<'_>,
-        result: RawJson,
-        show: fn(&R::Result, Paint) -> String,
-    ) -> Result<(), CommandFailure> {
-        let is_json = self.args.request_args.json;
-        let read = request::read_result::<R>(of.noun, &result, is_json)?;
-        if is_json {
-            request::print_result(of.noun, &result)?;
-        }
-        let paint = Paint::for_stdout();
-        let shown = read.as_ref().filter(|_| !is_json).map(|read| show(read, paint));
-        let label = self.kept.keep(of.name, &of.of, result);
-        if let Some(shown) = shown {
-            print(&shown)?;
-        }
-        match label {
-            Some(label) if self.is_terminal && !self.args.request_args.json => {
-                print(&format!("{}\n", paint.dim(label)))?;
-            }
-            Some(_) => {}
-            None => {
-                session::print_note("the result is not kept: the results with names fill the room for all")
-            }
-        }
-        Ok(())
-    }
-
-    fn call(&mut self, name: Option<&str>, tool: &str, words: &[String]) -> Result<(), CommandFailure> {
-        let tool = self.kept.text(tool)?;
-        let (mut arguments, mut object) =
-            (Vec::<NamedArgument>::new(), JsonSource::Json(RawJson::empty_object()));
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            if word == "--args" {
-                let of_result = words.as_slice().first().map(|word| self.kept.lookup(word)).transpose()?;
-                let source = match (of_result.flatten(), words.next()) {
-                    (Some(value), _) => Some(object_source(value)),
-                    (None, word) => word.map(|word| json_source(word)),
-                };
-                object = match source {
-                    Some(Ok(JsonSource::Stdin)) | None => {
-                        return Err(CommandFailure::usage("--args takes a JSON object or @FILE here"));
-                    }
-                    Some(source) => source.map_err(|why| CommandFailure::usage(format!("--args {why}")))?,
-                };
-            } else {
-                arguments.push(self.kept.argument(word)?);
-            }
-        }
-        tool_arguments::check_unique(arguments.iter().map(|argument| &argument.name))?;
-        let object = tool_arguments::read_object(&object, &self.args.request_args.target.authorization)?;
-        let (options, interrupts) = (self.options(), self.interrupts.clone());
-        let session = self.session()?;
-        let hint: Hint<'_> = &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", &tool);
-        // An interrupt ends the call when the list is there.
-        interrupts.begin();
-        let fetched = ToolSchemas::fetch(&tool, &arguments, session);
-        let is_interrupted = interrupts.is_requested();
-        interrupts.end();
-        if is_interrupted {
-            return Err(cancelled());
-        }
-        let mut schemas = match fetched {
-            Ok(schemas) => schemas,
-            Err(error) => return Err(request::refusal_failure(session, &error, hint)),
-        };
-        let of = format!("tool `{tool}`");
-        let arguments = tool_arguments::merge(&of, &arguments, &object, schemas.input.as_ref())?;
-        let started =
-            session.client.start_tool(&tool, &arguments, &options).map_err(|error| schemas.explain(error));
-        let hint: Hint<'_> = &|client| tool_arguments::advice(client, &tool, &arguments);
-        let result = self.wait(started, hint)?;
-        let mismatch = schemas.describe_mismatch(&tool, &result);
-        let naming = Naming { name, noun: "a tool", of: format!("call {tool}") };
-        let is_failure = request::reports_failure(&result);
-        self.finish::<CallToolParams<'_>>(&naming, result, results::format_tool_result)?;
-        if let Some(mismatch) = mismatch {
-            session::print_note(&mismatch);
-        }
-        if is_failure {
-            let failure = CommandFailure::failed("the tool reports an error").after_result();
-            let advice = hint(&mut self.session()?.client);
-            return Err(advice.into_iter().fold(failure, CommandFailure::with_hint));
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, name: Option<&str>, uri: &str) -> Result<(), CommandFailure> {
-        let uri = self.kept.text(uri)?;
-        let naming = Naming { name, noun: "reading a resource", of: format!("read {uri}") };
-        let params = ReadResourceParams::new(&*uri);
-        self.request(&naming, &params, results::format_resource, &|client| {
-            request::resource_hint(client, &uri)
-        })
-    }
-
-    fn prompt(&mut self, name: Option<&str>, prompt: &str, words: &[String]) -> Result<(), CommandFailure> {
-        let prompt = self.kept.text(prompt)?;
-        let arguments = self.assignments(words)?;
-        tool_arguments::check_unique(arguments.iter().map(|(name, _)| name))?;
-        let mut params = GetPromptParams::new(&*prompt);
-        if !arguments.is_empty() {
-            params.arguments = Some(arguments.into_iter().collect::<Map<_>>());
-        }
-        let naming = Naming { name, noun: "a prompt", of: format!("prompt {prompt}") };
-        self.request(&naming, &params, results::format_prompt, &|client| {
-            request::prompt_hint(client, &prompt)
-        })
-    }
-
-    fn complete_argument(
-        &mut self,
-        name: Option<&str>,
-        of: &str,
-        argument: &str,
-        rest: &[String],
-    ) -> Result<(), CommandFailure> {
-        let target = completion_request::reference(of)
-            .map_err(|why| CommandFailure::usage(format!("`{of}` {why}")))?;
-        let (value, known) = match rest.split_first() {
-            Some((value, known)) => (self.kept.text(value)?, self.assignments(known)?),
-            None => (String::new(), Vec::new()),
-        };
-        let params = completion_request::params(&target, argument, &value, &known);
-        let naming = Naming { name, noun: "a completion", of: format!("complete {of} {argument}") };
-        self.request::<CompleteParams<'_>>(&naming, &params, results::format_completion, &|_| None)
-    }
-
-    /// Parses `NAME=VALUE`, whose values are texts or those of results.
-    fn assignments(&self, words: &[String]) -> Result<Vec<(String, String)>, CommandFailure> {
-        let assigned = words.iter().map(|word| {
-            let (name, value) =
-                assignment(word).map_err(|why| CommandFailure::usage(format!("`{word}` {why}")))?;
-            Ok((name, self.kept.text(&value)?))
-        });
-        assigned.collect()
     }
 
     fn ping(&mut self) -> Result<(), CommandFailure> {
-        let client = &mut self.session()?.client;
+        let session = self.session()?;
         let begin = Instant::now();
-        let started = client.start(client.ping_method(), &Map::<()>::new(), &CallOptions::new());
-        self.wait(started, &|_| None)?;
+        let pong = session.request(session.client.ping_method(), &Map::<()>::new(), &CallOptions::new());
+        self.accept(pong, |_| None)?;
         let millis = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
         match self.args.request_args.json {
             true => print_value(&json!({ "milliseconds": millis })),
@@ -515,7 +324,7 @@ impl<'a> Shell<'a> {
     }
 
     fn log(&mut self, word: &str) -> Result<(), CommandFailure> {
-        let level = level(word).map_err(|why| CommandFailure::usage(format!("`{word}` {why}")))?;
+        let level = parsed(word, level)?;
         let session = self.session()?;
         session.client.set_log_level(level.clone()).map_err(|error| session.failure(&error))?;
         *session.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
@@ -557,11 +366,16 @@ impl<'a> Shell<'a> {
         for kind in kinds.iter().copied() {
             let mut entries = Vec::new();
             if self.session()?.client.peer().has(kind.capability()) {
-                entries = match self.read_list(kind)? {
+                entries = match self.read_list(kind) {
                     Ok(entries) => entries,
                     // Many servers with resources do not implement templates.
-                    Err(Error::Call(CallError::Rpc(_))) if kind == EntryKind::ResourceTemplate => Vec::new(),
-                    Err(error) => return Err(self.session()?.failure(&error)),
+                    Err(RequestError::Client(Error::Call(CallError::Rpc(_))))
+                        if kind == EntryKind::ResourceTemplate =>
+                    {
+                        Vec::new()
+                    }
+                    Err(RequestError::Client(error)) => return Err(self.session()?.failure(&error)),
+                    Err(RequestError::Command(failure)) => return Err(failure),
                 };
             }
             rows.extend(entries.iter().map(|entry| short_entry(kind, entry)));
@@ -579,27 +393,14 @@ impl<'a> Shell<'a> {
     }
 
     /// Reads the pages of a list. An interrupt ends that.
-    fn read_list(&mut self, kind: EntryKind) -> Result<Result<Vec<RawJson>, Error>, CommandFailure> {
+    fn read_list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, RequestError> {
+        let session = self.session().map_err(RequestError::Command)?;
+        let method = kind.list_method();
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
-        loop {
-            let mut params = Map::new();
-            if let Some(cursor) = pages.cursor() {
-                params.insert("cursor".to_owned(), cursor.to_owned());
-            }
-            let started = self.session()?.client.start(kind.list_method(), &params, &CallOptions::new());
-            let page = match self.wait_for_answer(started)? {
-                Ok(Some(page)) => page,
-                Ok(None) => return Err(cancelled()),
-                Err(error) => return Ok(Err(error)),
-            };
-            let has_more = pages
-                .take(&page)
-                .map_err(|why| request::unreadable_result(kind.list_method(), &why.to_string()))?;
-            if !has_more {
-                session::note_incomplete(kind, pages.diagnostic().as_ref(), pages.is_cut());
-                return Ok(Ok(pages.into_entries()));
-            }
-        }
+        let request = |params: &PageParams<'_>| session.request(method, params, &CallOptions::new());
+        take_pages(&mut pages, request, |why| RequestError::Command(unreadable_result(method, &why)))?;
+        session::note_incomplete(kind, pages.diagnostic().as_ref(), pages.is_cut());
+        Ok(pages.into_entries())
     }
 
     /// Prints an entry of any list in full.
@@ -621,8 +422,11 @@ impl<'a> Shell<'a> {
                     entry.member(member).and_then(|of| of.string()).is_some_and(|of| of == name)
                 })
             };
-            let found = self.read_list(kind)?;
-            if let Some(entry) = found.ok().and_then(|entries| entries.into_iter().find(is_named)) {
+            let entries = match self.read_list(kind) {
+                Err(RequestError::Command(failure)) => return Err(failure),
+                read => read.unwrap_or_default(),
+            };
+            if let Some(entry) = entries.into_iter().find(is_named) {
                 if is_json {
                     return print_json(&entry);
                 }
@@ -638,35 +442,41 @@ impl<'a> Shell<'a> {
     }
 
     fn show_results(&self) -> Result<(), CommandFailure> {
-        let all = self.kept.all();
+        let rows = self.kept.all().iter().map(|kept| (kept.label(), &kept.of, kept.value.as_str().len()));
         if self.args.request_args.json {
-            let row = |kept: &super::kept::KeptResult| json!({"name": kept.label(), "of": kept.of, "bytes": kept.value.as_str().len()});
-            return print_value(&json!({"results": all.iter().map(row).collect::<Vec<_>>()}));
+            let rows = rows.map(|(name, of, bytes)| json!({"name": name, "of": of, "bytes": bytes}));
+            return print_value(&json!({"results": rows.collect::<Vec<_>>()}));
         }
-        let row = |kept: &super::kept::KeptResult| {
-            (kept.label(), format!("{}, {} bytes", kept.of, kept.value.as_str().len()))
-        };
-        print(&format_rows(&all.iter().map(row).collect::<Vec<_>>()))
+        let rows = rows.map(|(name, of, bytes)| (name, format!("{of}, {bytes} bytes")));
+        print(&format_rows(&rows.collect::<Vec<_>>()))
     }
 }
 
-/// A kept value for `--json`.
-#[derive(Serialize)]
-struct ShownJson {
-    value: RawJson,
-}
-
-/// Returns a hint for a request that the server refused.
-type Hint<'a> = &'a dyn Fn(&mut Client) -> Option<String>;
-
-/// What is said of a result.
-struct Naming<'a> {
-    /// Name under which it is kept.
-    name: Option<&'a str>,
-    /// Noun for messages about an unreadable result.
-    noun: &'a str,
-    /// The line that it is of.
-    of: String,
+/// Makes a request, and prints and keeps its result. `name` is that of the result.
+fn request<V: Verb>(
+    shell: &mut Shell<'_>,
+    name: Option<&str>,
+    words: &[String],
+) -> Result<bool, CommandFailure> {
+    let request_args = &shell.args.request_args;
+    let Some((line, mut verb)) = V::from_words(words, &shell.kept)? else { return Ok(false) };
+    verb.prepare(&request_args.target.authorization)?;
+    let received = verb.send(shell.session()?, &request_args.call_options());
+    let Answer { result, note, failure } = shell.accept(received, |session| verb.hint(session))?;
+    let read = take_result::<V::Request>(V::NOUN, &result, request_args.json)?;
+    let paint = Paint::for_stdout();
+    let shown = read.map(|read| (V::SHOW)(&read, paint));
+    let label = shell.kept.keep(name, &line, result);
+    shown.map_or(Ok(()), |shown| print(&shown))?;
+    match label {
+        Some(label) if shell.is_terminal && !request_args.json => {
+            print(&format!("{}\n", paint.dim(label)))?;
+        }
+        Some(_) => {}
+        None => notes::print_note("the result is not kept: the results with names fill the room for all"),
+    }
+    note.iter().for_each(|note| notes::print_note(note));
+    failure.map_or(Ok(true), Err)
 }
 
 /// Returns the name of an entry, and the first line of its description.
@@ -713,22 +523,10 @@ fn format_rows_within(columns: usize, rows: &[(String, String)], paint: Paint) -
     out
 }
 
-/// Takes a value of a result as the arguments of a tool.
-fn object_source(value: RawJson) -> Result<JsonSource, String> {
-    match value.as_str().starts_with('{') {
-        true => Ok(JsonSource::Json(value)),
-        false => Err("must be a JSON object: the value of the result is none".into()),
-    }
-}
-
-fn cancelled() -> CommandFailure {
-    CommandFailure::failed("the call was cancelled")
-}
-
 /// Returns the commands with their words.
 fn help() -> String {
     let mut out = String::new();
-    for (name, words) in COMMANDS {
+    for (name, words, _) in COMMANDS {
         out.push_str(format!("  {name} {words}").trim_end());
         out.push('\n');
     }
@@ -739,12 +537,8 @@ fn help() -> String {
 const IDLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Time in which a line that is there already is read.
 const READY_TIME: Duration = Duration::from_millis(5);
-/// Interval at which a running call looks for an interrupt.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Blanks before a name, and behind it.
 const NAME_INDENT: usize = 2;
-/// Maximum size of a list in bytes. The page that exceeds it is the last one.
-const MAX_LIST_BYTES: usize = 16 << 20;
 /// Maximum width that names are aligned to.
 const MAX_NAME_WIDTH: usize = 32;
 const HELP_HINT: &str = "`help` lists the commands";

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::commands::{COMMANDS, LOG_LEVELS};
 use super::editor::{COMPLETION_TIMEOUT, Candidate, Completion};
-use super::kept::{KeptResults, escaped};
 use super::line::{self, LastWord};
 use super::lists::Lists;
 use crate::completion_request::{self, CompletionTarget};
@@ -16,6 +15,8 @@ use crate::escape;
 use crate::ordered;
 use crate::schema;
 use crate::session::ClientSession;
+use crate::tool_arguments::find_tool;
+use crate::verb::kept::{KeptResult, KeptResults, escaped};
 
 /// What a completion knows and may ask.
 pub(super) struct Completer<'a> {
@@ -52,14 +53,14 @@ impl Completer<'_> {
     /// Returns what may stand behind these words.
     fn words(&mut self, words: &[String], text: &str, until: Instant) -> Vec<Word> {
         let Some((command, rest)) = words.split_first() else {
-            return whole(COMMANDS.iter().map(|(name, _)| (*name).to_owned()));
+            return whole(COMMANDS.iter().map(|(name, ..)| (*name).to_owned()));
         };
         if is_of_result(text) {
             return whole(self.results());
         }
         let first = rest.first().map(String::as_str);
         match (command.as_str(), first) {
-            ("help", None) => whole(COMMANDS.iter().map(|(name, _)| (*name).to_owned())),
+            ("help", None) => whole(COMMANDS.iter().map(|(name, ..)| (*name).to_owned())),
             ("log", None) => whole(LOG_LEVELS.iter().map(|level| (*level).to_owned())),
             ("show", None) => whole(self.results()),
             ("call", None) => texts(self.names(EntryKind::Tool, "name", until)),
@@ -93,7 +94,7 @@ impl Completer<'_> {
     }
 
     fn results(&self) -> Vec<String> {
-        self.kept.all().iter().map(super::kept::KeptResult::label).collect()
+        self.kept.all().iter().map(KeptResult::label).collect()
     }
 
     fn entries(&mut self, kind: EntryKind, until: Instant) -> Vec<RawJson> {
@@ -110,10 +111,8 @@ impl Completer<'_> {
     /// Completes the name or the value of an argument of a tool, by its schema.
     fn tool_argument(&mut self, tool: &str, given: &[String], text: &str, until: Instant) -> Vec<Word> {
         let tool = self.kept.text(tool).unwrap_or_default();
-        let is_tool =
-            |entry: &RawJson| entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == tool);
-        let tools = self.entries(EntryKind::Tool, until);
-        let input = tools.into_iter().find(is_tool).and_then(|entry| entry.member("inputSchema"));
+        let input = find_tool(self.entries(EntryKind::Tool, until), &tool);
+        let input = input.and_then(|entry| entry.member("inputSchema"));
         let Some(root) = input else { return Vec::new() };
         let object = schema::resolve_ref(&root, root.clone());
         let properties = object.member("properties").map(|of| ordered::members(&of)).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! A line of the shell: words as in a POSIX shell, with the name that its result gets.
 
 use crate::failure::CommandFailure;
+use crate::verb::kept::is_name;
 
 /// A line that may go on in the next one, because a quote is open.
 #[derive(Default)]
@@ -117,12 +118,6 @@ pub(super) fn split_name(words: &[String]) -> (Option<&str>, usize) {
         [name, equals, ..] if equals == "=" && is_name(name) => (Some(name), 2),
         _ => (None, 0),
     }
-}
-
-/// Returns whether a text can name a result: letters, digits, `_` and `-`, and no digit at the beginning.
-pub(super) fn is_name(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(fits)
 }
 
 /// The word at the end of an unfinished line.

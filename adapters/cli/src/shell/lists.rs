@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_proto::client::Paginator;
-use mcp_proto::model::Map;
 use mcp_proto::{CallOptions, Change, EntryKind, RawJson};
 
+use crate::client::{PageParams, take_pages};
 use crate::session::ClientSession;
 
 /// Lists that were read.
@@ -67,30 +67,23 @@ impl Lists {
             return Vec::new();
         }
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return pages.into_entries();
-            }
-            let mut params = Map::new();
-            if let Some(cursor) = pages.cursor() {
-                params.insert("cursor".to_owned(), cursor.to_owned());
-            }
+        let request = |params: &PageParams<'_>| {
+            let left = Some(until.saturating_duration_since(Instant::now()))
+                .filter(|left| !left.is_zero())
+                .ok_or(())?;
             let options = CallOptions::new().timeout(left).total_timeout(left);
-            let page = session.client.request(kind.list_method(), &params, &options, &mut |_| {});
-            match page.ok().and_then(|page| pages.take(&page).ok()) {
-                Some(true) => {}
-                Some(false) => break,
-                None => return pages.into_entries(),
-            }
-        }
+            session.client.request(kind.list_method(), params, &options, &mut |_| {}).map_err(drop)
+        };
+        let is_whole = take_pages(&mut pages, request, drop).is_ok();
         let entries = pages.into_entries();
-        self.set(kind, entries.clone());
+        if is_whole {
+            self.set(kind, entries.clone());
+        }
         entries
     }
 }
 
 /// Maximum size of a list in bytes. The page that exceeds it is the last one.
-const MAX_LIST_BYTES: usize = 16 << 20;
+pub(super) const MAX_LIST_BYTES: usize = 16 << 20;
 /// Age of a list whose changes are not reported.
 const MAX_AGE: Duration = Duration::from_secs(10);

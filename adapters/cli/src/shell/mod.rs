@@ -4,7 +4,6 @@ mod commands;
 mod completion;
 mod editor;
 mod history;
-mod kept;
 mod line;
 mod lists;
 mod script;

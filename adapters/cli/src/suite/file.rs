@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::expectation::{Expectation, check_pointer};
 use super::{snapshot, variables};
 use crate::args::{ServerPlaceArgs, is_url};
+use crate::completion_request::CompletionTarget;
 use crate::failure::CommandFailure;
 use mcp_std::json_file::{self, Location, Object};
 
@@ -37,14 +38,8 @@ pub(super) enum Request {
     Read { uri: String },
     Prompt { name: String, arguments: Map<String, Value> },
     List(EntryKind),
-    Complete { of: Completed, argument: String, value: String, known: Map<String, Value> },
+    Complete { of: CompletionTarget, argument: String, value: String, known: Map<String, Value> },
     Ping,
-}
-
-/// What a completion is of.
-pub(super) enum Completed {
-    Prompt(String),
-    Template(String),
 }
 
 pub(super) enum ExpectedAnswer {
@@ -249,8 +244,10 @@ impl Request {
             }
             _ => {
                 let of = match target.split_once(':') {
-                    Some(("prompt", name)) if !name.starts_with("//") => Completed::Prompt(name.to_owned()),
-                    _ => Completed::Template(target),
+                    Some(("prompt", name)) if !name.starts_with("//") => {
+                        CompletionTarget::Prompt(name.to_owned())
+                    }
+                    _ => CompletionTarget::Template(target),
                 };
                 let argument =
                     object.text("argument")?.ok_or_else(|| at.failure("needs the member `argument`"))?;
@@ -267,7 +264,11 @@ impl Request {
             Self::Read { uri } => format!("read {uri}"),
             Self::Prompt { name, .. } => format!("prompt {name}"),
             Self::List(kind) => format!("list {}", kind.list_member()),
-            Self::Complete { of: Completed::Prompt(of) | Completed::Template(of), argument, .. } => {
+            Self::Complete {
+                of: CompletionTarget::Prompt(of) | CompletionTarget::Template(of),
+                argument,
+                ..
+            } => {
                 format!("complete {of} {argument}")
             }
             Self::Ping => "ping".to_owned(),

@@ -13,17 +13,17 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::model::{
-    CallToolResult, CompleteParams, CompletionArgument, CompletionContext, CompletionReference,
-    GetPromptParams, Map, PromptReference, ReadResourceParams, RequestParams, ResourceTemplateReference,
+    CallToolResult, CompleteParams, GetPromptParams, Map, ReadResourceParams, RequestParams,
 };
 use mcp_proto::{CallError, CallOptions, EntryKind, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
 
+use crate::completion_request;
 use crate::failure::{CommandFailure, Exit, format_seconds};
 use crate::output::count;
 use crate::session::ClientSession;
 pub(crate) use args::TestArgs;
-use file::{Completed, ExpectedAnswer, Request, Step, Suite};
+use file::{ExpectedAnswer, Request, Step, Suite};
 use mcp_std::json_file::values::shown;
 use mismatch::Mismatch;
 use report::{Outcome, Report, StepReport};
@@ -215,20 +215,14 @@ impl Runner<'_> {
             }
             Request::Prompt { name, arguments } => {
                 let mut params = GetPromptParams::new(name.as_str());
-                params.arguments = Some(texts(arguments, saved)?).filter(|arguments| !arguments.is_empty());
+                params.arguments =
+                    Some(texts::<Map<_>>(arguments, saved)?).filter(|arguments| !arguments.is_empty());
                 client.request(GetPromptParams::METHOD, &params, &options, on_progress)
             }
             Request::Complete { of, argument, value, known } => {
-                let reference: CompletionReference<'_> = match of {
-                    Completed::Prompt(name) => PromptReference::new(name.as_str()).into(),
-                    Completed::Template(template) => ResourceTemplateReference::new(template.as_str()).into(),
-                };
                 let value = variables::fill_text(value, saved).map_err(SendError::Unsaved)?;
-                let mut params =
-                    CompleteParams::new(reference, CompletionArgument::new(argument.as_str(), value));
-                if !known.is_empty() {
-                    params = params.context(CompletionContext::new().arguments(texts(known, saved)?));
-                }
+                let known = texts::<Vec<_>>(known, saved)?;
+                let params = completion_request::params(of, argument, &value, &known);
                 client.request(CompleteParams::METHOD, &params, &options, on_progress)
             }
             Request::List(kind) => {
@@ -284,7 +278,10 @@ impl SendError {
 }
 
 /// Fills in the texts of an object of texts.
-fn texts(members: &serde_json::Map<String, Value>, saved: &Saved) -> Result<Map<String>, SendError> {
+fn texts<T: FromIterator<(String, String)>>(
+    members: &serde_json::Map<String, Value>,
+    saved: &Saved,
+) -> Result<T, SendError> {
     let filled = members.iter().map(|(name, value)| {
         let text = variables::fill_text(value.as_str().unwrap_or_default(), saved);
         Ok((name.clone(), text.map_err(SendError::Unsaved)?))

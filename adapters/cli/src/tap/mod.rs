@@ -21,9 +21,10 @@ use crate::args::{ServerArgs, StderrChoice, usage};
 use crate::endpoint::http::bind_failure;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::notes::{print_note, print_stderr};
 use crate::output::{create_private_file, create_private_folder, state_folder};
 use crate::server::Server;
-use crate::session::{describe_abnormal_exit, print_note, print_stderr};
+use crate::session::describe_abnormal_exit;
 
 /// Stands between a client and a server, and records what passes.
 ///

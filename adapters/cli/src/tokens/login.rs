@@ -8,18 +8,19 @@ use mcp_proto::http::client::Url;
 use super::args::LogInArgs;
 use super::report;
 use crate::authorization;
-use crate::failure::{CommandFailure, Exit};
+use crate::challenges;
+use crate::failure::{self, CommandFailure, Exit};
+use crate::notes::print_note;
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::server::{RemoteServer, Server};
-use crate::session::print_note;
 
 pub(super) fn log_in(args: &LogInArgs) -> Result<(), CommandFailure> {
     let mut remote = RemoteServer::from_args(&args.server)?;
     let authorizer = authorization::for_login(&args.tokens, &args.revisions, &mut remote)?;
     let (url, shown) = (authorization::endpoint(&remote)?, remote.display_name());
     let server = Server::Remote(remote);
-    let challenges = authorization::learn_challenges(&server, &args.revisions, args.connect_timeout)?;
+    let challenges = challenges::learn_challenges(&server, &args.revisions, args.connect_timeout)?;
     let failed = |error| CommandFailure::from_authorization(&error, &url);
     let outcome = match challenges {
         Some(challenges) => authorizer.log_in(&url, challenges, &Cancellation::new()),
@@ -71,6 +72,6 @@ fn show_open(shown: &str, json: bool) -> Result<(), CommandFailure> {
 
 /// Creates the failure for tokens that another process has removed at once.
 fn lost(url: &Url) -> CommandFailure {
-    let shown = authorization::url_text(url);
+    let shown = failure::url_text(url);
     CommandFailure::new(Exit::Unauthorized, format!("the tokens for {shown} are no longer in the store"))
 }

@@ -8,8 +8,8 @@ use mcp_proto_trace::Trace;
 use mcp_proto_trace::views::{Producer, View, har, html, otlp};
 
 use crate::failure::CommandFailure;
+use crate::notes::print_note;
 use crate::output::{print, write_private_file};
-use crate::session::print_note;
 use crate::trace::read_file;
 use args::ConvertArgs;
 

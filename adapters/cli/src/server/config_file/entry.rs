@@ -6,8 +6,8 @@ use super::Location;
 use crate::args;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::notes::print_note;
 use crate::server::variables::Variables;
-use crate::session::print_note;
 
 /// An entry of a configuration file, with its variables replaced.
 pub(in crate::server) enum ConfigEntry {

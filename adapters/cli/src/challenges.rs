@@ -6,10 +6,9 @@ use mcp_blocking::Error;
 use mcp_proto::{AuthChallenge, HttpError};
 
 use crate::args::{RevisionArgs, Runtime, StderrChoice};
-use crate::client::Client;
+use crate::client::{Client, SHUTDOWN_TIMEOUTS, client_config};
 use crate::failure::{CommandFailure, FailureContext, is_refusal};
 use crate::server::{Server, ServerSpec};
-use crate::session::{self, SHUTDOWN_TIMEOUTS};
 
 /// Connects without a token, and returns the challenges of the server; `None` if it does not refuse.
 ///
@@ -23,7 +22,7 @@ pub(crate) fn learn_challenges(
 ) -> Result<Option<Vec<AuthChallenge>>, CommandFailure> {
     let versions = revisions.version_set().map_err(CommandFailure::usage)?;
     let spoken = (versions, revisions.drafts.followed());
-    let config = session::client_config(spoken, timeout, timeout, false);
+    let config = client_config(spoken, timeout, timeout, false);
     let mut limits = config.effective_limits().clone();
     // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
     (limits.probe_timeout, limits.init_timeout) = (timeout, timeout);

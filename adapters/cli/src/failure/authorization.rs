@@ -1,9 +1,10 @@
 //! Failures of authorization: their exit codes, and what to run then.
 
+use mcp_blocking::Error;
 use mcp_oauth::{ErrorKind, Step};
 use mcp_proto::http::client::Url;
 
-use crate::failure::{CommandFailure, Exit};
+use super::{CommandFailure, Exit};
 
 impl CommandFailure {
     /// Creates a failure from an authorization that failed for the server at `url`.
@@ -12,7 +13,7 @@ impl CommandFailure {
     }
 
     /// Does the same. `url` holds no secret.
-    pub(crate) fn from_authorization_at(error: &mcp_oauth::Error, url: &str) -> Self {
+    fn from_authorization_at(error: &mcp_oauth::Error, url: &str) -> Self {
         let scopes = match error.kind() {
             ErrorKind::LoginRequired { scopes } | ErrorKind::InsufficientScope { scopes } => scopes.iter(),
             _ => return Self::unauthorized(error, url),
@@ -22,6 +23,16 @@ impl CommandFailure {
 
     fn unauthorized(error: &mcp_oauth::Error, url: &str) -> Self {
         Self::new(exit(error), format!("not authorized: {error}")).with_hint(hint(error, url))
+    }
+
+    /// Creates a failure from an error of a client, if an authorization failed. `url` holds no secret.
+    pub(crate) fn from_refused_authorization(error: &Error, url: &str) -> Option<Self> {
+        let failure = Self::from_authorization_at(error.authorization()?, url);
+        // The refusal of the server comes first: it may ask for something else than a token.
+        Some(match error.http() {
+            Some(error) => failure.with_message(error.to_string()),
+            None => failure,
+        })
     }
 
     /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.

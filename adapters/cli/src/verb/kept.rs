@@ -2,40 +2,36 @@
 
 use mcp_proto::RawJson;
 
-use super::line::is_name;
-use crate::args::values::{ArgumentValue, NamedArgument, named_argument};
+use crate::args::values::{ArgumentValue, NamedArgument, assignment, named_argument};
 use crate::failure::CommandFailure;
 
 /// The results of a shell: at most [`MAX_UNNAMED`] without a name, and [`MAX_BYTES`] in all.
 #[derive(Default)]
-pub(super) struct KeptResults {
+pub(crate) struct KeptResults {
     /// In the order in which they came.
     all: Vec<KeptResult>,
     /// Number of results so far.
     count: u64,
 }
 
-pub(super) struct KeptResult {
+pub(crate) struct KeptResult {
     number: u64,
     name: Option<String>,
     /// The line that it is of.
-    pub(super) of: String,
-    pub(super) value: RawJson,
+    pub(crate) of: String,
+    pub(crate) value: RawJson,
 }
 
 impl KeptResult {
     /// Returns the name, with its `$`.
-    pub(super) fn label(&self) -> String {
-        match &self.name {
-            Some(name) => format!("${name}"),
-            None => format!("${}", self.number),
-        }
+    pub(crate) fn label(&self) -> String {
+        format!("${}", self.name.clone().unwrap_or_else(|| self.number.to_string()))
     }
 }
 
 impl KeptResults {
     /// Keeps a result, under a name if there is one, which another result loses. Returns its label, or `None` if there is no room.
-    pub(super) fn keep(&mut self, name: Option<&str>, of: &str, value: RawJson) -> Option<String> {
+    pub(crate) fn keep(&mut self, name: Option<&str>, of: &str, value: RawJson) -> Option<String> {
         self.count += 1;
         // Those with other names stay, so they must leave room. Otherwise nothing is dropped.
         let others = self.all.iter().filter(|kept| kept.name.is_some() && kept.name.as_deref() != name);
@@ -55,7 +51,7 @@ impl KeptResults {
         self.all.last().map(KeptResult::label)
     }
 
-    pub(super) fn all(&self) -> &[KeptResult] {
+    pub(crate) fn all(&self) -> &[KeptResult] {
         &self.all
     }
 
@@ -72,7 +68,7 @@ impl KeptResults {
     /// # Errors
     ///
     /// Fails if there is no such result, or nothing at the pointer.
-    pub(super) fn lookup(&self, word: &str) -> Result<Option<RawJson>, CommandFailure> {
+    pub(crate) fn lookup(&self, word: &str) -> Result<Option<RawJson>, CommandFailure> {
         let Some(reference) = word.strip_prefix('$').filter(|rest| !rest.starts_with('$')) else {
             return Ok(None);
         };
@@ -120,7 +116,7 @@ impl KeptResults {
     /// # Errors
     ///
     /// As [`lookup`](Self::lookup).
-    pub(super) fn text(&self, word: &str) -> Result<String, CommandFailure> {
+    pub(crate) fn text(&self, word: &str) -> Result<String, CommandFailure> {
         match self.lookup(word)? {
             Some(value) => Ok(value.string().unwrap_or_else(|| value.as_str().to_owned())),
             None => Ok(unescaped(word).to_owned()),
@@ -132,24 +128,54 @@ impl KeptResults {
     /// # Errors
     ///
     /// Fails if the word is no argument; otherwise as [`lookup`](Self::lookup).
-    pub(super) fn argument(&self, word: &str) -> Result<NamedArgument, CommandFailure> {
+    pub(crate) fn argument(&self, word: &str) -> Result<NamedArgument, CommandFailure> {
         if let Some((name, value)) = word.split_once('=') {
             if let Some(json) = self.lookup(value)? {
                 let name = name.strip_suffix(':').unwrap_or(name).to_owned();
                 return Ok(NamedArgument { name, value: ArgumentValue::Json(json) });
             }
         }
-        let mut argument =
-            named_argument(word).map_err(|why| CommandFailure::usage(format!("`{word}` {why}")))?;
+        let mut argument = parsed(word, named_argument)?;
         if let ArgumentValue::Text(text) = &mut argument.value {
             *text = unescaped(text).to_owned();
         }
         Ok(argument)
     }
+
+    /// Parses `NAME=VALUE`, whose values are texts or those of results.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a word has another form; otherwise as [`lookup`](Self::lookup).
+    pub(crate) fn assignments(&self, words: &[String]) -> Result<Vec<(String, String)>, CommandFailure> {
+        let assigned = words.iter().map(|word| {
+            let (name, value) = parsed(word, assignment)?;
+            Ok((name, self.text(&value)?))
+        });
+        assigned.collect()
+    }
+}
+
+/// Parses a word of a line.
+///
+/// # Errors
+///
+/// Fails if `parse` does, with the word in the message.
+pub(crate) fn parsed<T>(
+    word: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, CommandFailure> {
+    parse(word).map_err(|why| CommandFailure::usage(format!("`{word}` {why}")))
+}
+
+/// Returns whether a text can name a result: letters, digits, `_` and `-`, and no digit at the beginning.
+pub(crate) fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(fits)
 }
 
 /// Writes a text so that it is no result.
-pub(super) fn escaped(text: String) -> String {
+pub(crate) fn escaped(text: String) -> String {
     if text.starts_with('$') { format!("${text}") } else { text }
 }
 
