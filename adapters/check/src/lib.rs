@@ -39,6 +39,7 @@
 //! | `checks` | [`Check`] with its rules and reports; enables `auth` |
 //! | `tls` | `https` URLs, by `rustls` and `ring`; the build needs a C compiler |
 
+#[cfg(feature = "checks")]
 extern crate alloc;
 
 #[cfg(feature = "checks")]
