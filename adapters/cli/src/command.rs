@@ -6,10 +6,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::failure::CommandFailure;
 use crate::features;
 use crate::stop;
+use crate::verb::{call, complete, prompt, read};
 use crate::{
-    bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
-    inspect, listen, mcp, output, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite,
-    tap, tokens, trace_views,
+    bench, bridge, check, completions, connect, demo, doctor, events, gateway, generate, inspect, listen,
+    mcp, output, ping, pins, replay, schemas, serve, shell, skills, suite, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
