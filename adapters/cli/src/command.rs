@@ -7,10 +7,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::CommandFailure;
 use crate::stop;
+use crate::verb::{call, complete, prompt, read};
 use crate::{
-    bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
-    inspect, listen, mcp, output, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite,
-    tap, tokens, trace_views,
+    bench, bridge, check, completions, connect, demo, doctor, events, gateway, generate, inspect, listen,
+    mcp, output, ping, pins, replay, schemas, serve, shell, skills, suite, tap, tokens, trace_views,
 };
 pub(crate) use help::definition;
 

@@ -90,7 +90,7 @@ impl ToolSchemas {
 
 /// Returns the entry of a tool.
 pub(crate) fn find_tool(tools: Vec<RawJson>, name: &str) -> Option<RawJson> {
-    tools.into_iter().find(|tool| tool.member("name").and_then(|of| of.string()).is_some_and(|of| of == name))
+    tools.into_iter().find(|tool| tool.member("name").and_then(|of| of.string()).as_deref() == Some(name))
 }
 
 /// Returns what is wrong with a call by the list of the server, whatever the server says of it: there is no such tool, or its schema has

@@ -20,23 +20,23 @@ use super::editor::Completion;
 use super::line::{self, Statement};
 use super::lists::{Lists, MAX_LIST_BYTES};
 use crate::args::values::level;
-use crate::call::Call;
 use crate::changes::{ChangeEvent, change_name};
 use crate::client::{PageParams, take_pages};
-use crate::complete::Complete;
 use crate::entries;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::notes;
 use crate::output::{print, print_json, print_value};
 use crate::paint::Paint;
-use crate::prompt::Prompt;
-use crate::read::Read;
 use crate::request::{refusal_failure, take_result, unreadable_result};
 use crate::screen;
 use crate::session::{self, ClientSession, RequestError};
 use crate::stop::Interrupts;
+use crate::verb::call::Call;
+use crate::verb::complete::Complete;
 use crate::verb::kept::{KeptResults, parsed};
+use crate::verb::prompt::Prompt;
+use crate::verb::read::Read;
 use crate::verb::{Answer, Verb};
 
 /// A session, with what the shell remembers of it.
@@ -265,7 +265,7 @@ impl<'a> Shell<'a> {
                 }
             },
             ("reconnect", []) => self.reconnect()?,
-            _ if request.map_or(Ok(false), |request| request(self, name.as_deref(), words))? => {}
+            _ if request.map(|run| run(self, name.as_deref(), words)).transpose()?.unwrap_or_default() => {}
             _ => {
                 let why = match known {
                     Some((name, words, _)) => {
@@ -418,9 +418,8 @@ impl<'a> Shell<'a> {
                 continue;
             }
             let is_named = |entry: &RawJson| {
-                members.iter().any(|member| {
-                    entry.member(member).and_then(|of| of.string()).is_some_and(|of| of == name)
-                })
+                let text = |member: &&str| entry.member(member).and_then(|of| of.string());
+                members.iter().filter_map(text).any(|of| of == name)
             };
             let entries = match self.read_list(kind) {
                 Err(RequestError::Command(failure)) => return Err(failure),
@@ -462,12 +461,12 @@ fn request<V: Verb>(
     let Some((line, mut verb)) = V::from_words(words, &shell.kept)? else { return Ok(false) };
     verb.prepare(&request_args.target.authorization)?;
     let received = verb.send(shell.session()?, &request_args.call_options());
-    let Answer { result, note, failure } = shell.accept(received, |session| verb.hint(session))?;
+    let Answer { result, note, outcome } = shell.accept(received, |session| verb.hint(session))?;
     let read = take_result::<V::Request>(V::NOUN, &result, request_args.json)?;
     let paint = Paint::for_stdout();
     let shown = read.map(|read| (V::SHOW)(&read, paint));
     let label = shell.kept.keep(name, &line, result);
-    shown.map_or(Ok(()), |shown| print(&shown))?;
+    shown.iter().try_for_each(|shown| print(shown))?;
     match label {
         Some(label) if shell.is_terminal && !request_args.json => {
             print(&format!("{}\n", paint.dim(label)))?;
@@ -476,7 +475,7 @@ fn request<V: Verb>(
         None => notes::print_note("the result is not kept: the results with names fill the room for all"),
     }
     note.iter().for_each(|note| notes::print_note(note));
-    failure.map_or(Ok(true), Err)
+    outcome.map(|()| true)
 }
 
 /// Returns the name of an entry, and the first line of its description.

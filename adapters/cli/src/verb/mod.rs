@@ -1,6 +1,10 @@
 //! What a command and a line of the shell both do: one request to the server, and its answer.
 
+pub(crate) mod call;
+pub(crate) mod complete;
 pub(crate) mod kept;
+pub(crate) mod prompt;
+pub(crate) mod read;
 
 use mcp_proto::model::RequestParams;
 use mcp_proto::{CallOptions, RawJson};
@@ -25,7 +29,7 @@ pub(crate) trait Verb: Clone {
     const FORM: &'static str;
 
     /// Formats the result.
-    const SHOW: Show<Self>;
+    const SHOW: ShowResult<Self>;
 
     /// Reads the words of a line, in which results stand for their values. Returns the line without arguments, too; `None` if the words
     /// are not as [`FORM`](Self::FORM) says.
@@ -61,20 +65,20 @@ pub(crate) trait Verb: Clone {
 }
 
 /// What formats the result of a request.
-pub(crate) type Show<V> = fn(&<<V as Verb>::Request as RequestParams>::Result, Paint) -> String;
+pub(crate) type ShowResult<V> = fn(&<<V as Verb>::Request as RequestParams>::Result, Paint) -> String;
 
 /// The result of a request, and what is said of it.
 pub(crate) struct Answer {
     pub(crate) result: RawJson,
     /// Note that is printed behind the result.
     pub(crate) note: Option<String>,
-    /// Failure that the result reports.
-    pub(crate) failure: Option<CommandFailure>,
+    /// Failure that the result reports, if it does.
+    pub(crate) outcome: Result<(), CommandFailure>,
 }
 
 impl From<RawJson> for Answer {
     fn from(result: RawJson) -> Self {
-        Self { result, note: None, failure: None }
+        Self { result, note: None, outcome: Ok(()) }
     }
 }
 
@@ -101,11 +105,11 @@ pub(crate) fn run<V: Verb>(
             note = answer.note;
             request::take_result::<V::Request>(V::NOUN, &answer.result, request_args.json).and_then(|read| {
                 has_result = true;
-                read.map_or(Ok(()), |read| match V::bytes(&read) {
+                read.iter().try_for_each(|read| match V::bytes(read) {
                     Some(bytes) => print_bytes(&bytes),
-                    None => print(&(V::SHOW)(&read, Paint::for_stdout())),
+                    None => print(&(V::SHOW)(read, Paint::for_stdout())),
                 })?;
-                answer.failure.map_or(Ok(()), Err)
+                answer.outcome
             })
         }
     };

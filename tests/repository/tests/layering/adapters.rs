@@ -73,8 +73,8 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
 const MAX_MODULES: usize = 45;
 const MAX_EDGES: usize = 78;
 
-/// Modules of `mcp-probe` in its largest circle: a connection to a server, and how it fails. No command is among them.
-const MAX_PROBE_CIRCLE: usize = 10;
+/// Modules of `mcp-probe` in its largest circle.
+const MAX_PROBE_CIRCLE: usize = 0;
 
 /// The packages of this workspace that each package may depend on.
 pub(super) const PACKAGES: &[(&str, &str)] = &[
@@ -215,6 +215,8 @@ fn wrong_uses(edges: &Edges, commands: &BTreeSet<String>) -> Vec<String> {
             _ if from == "args" => false,
             // Tips for a command line that cannot be parsed look at all of its definition.
             "command" => from == "words",
+            // A line of the shell sends the requests of the commands among them.
+            "verb" => from == "command" || from == "shell",
             to if commands.contains(to) => from == "command",
             _ => true,
         };
@@ -235,7 +237,7 @@ fn wrong_uses(edges: &Edges, commands: &BTreeSet<String>) -> Vec<String> {
 fn commands_of_mcp_probe_know_shared_options_and_not_each_other() {
     let (edges, commands) = (edges("cli"), commands(&sources("cli")));
     assert!(commands.len() > 15 && commands.contains("events"), "{commands:?}");
-    assert!(edges.keys().filter(|(from, _)| from == "command").count() > commands.len(), "no imports found");
+    assert!(edges.keys().filter(|(from, _)| from == "command").count() > 15, "no imports found");
     assert_none("dependencies between commands", &wrong_uses(&edges, &commands));
     let circles = edges.keys().map(|(from, _)| circle(&edges, from));
     let largest = circles.max_by_key(BTreeSet::len).unwrap_or_default();

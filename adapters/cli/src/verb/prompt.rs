@@ -4,6 +4,8 @@ use clap::Args;
 use mcp_proto::model::{GetPromptParams, Map, RequestParams};
 use mcp_proto::{CallOptions, RawJson};
 
+use super::kept::KeptResults;
+use super::{Answer, ShowResult, Verb};
 use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, assignment, json_source};
 use crate::args::{AuthorizationArgs, RequestArgs, usage};
@@ -13,8 +15,6 @@ use crate::request;
 use crate::results;
 use crate::session::{ClientSession, RequestError};
 use crate::tool_arguments;
-use crate::verb::kept::KeptResults;
-use crate::verb::{self, Answer, Show, Verb};
 
 /// Gets a prompt with its arguments filled in and prints its messages.
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ impl Verb for Prompt {
     type Request = GetPromptParams<'static>;
     const NOUN: &'static str = "a prompt";
     const FORM: &'static str = "NAME [NAME=VALUE]...";
-    const SHOW: Show<Self> = results::format_prompt;
+    const SHOW: ShowResult<Self> = results::format_prompt;
 
     fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
         let Some((name, words)) = words.split_first() else { return Ok(None) };
@@ -87,7 +87,7 @@ impl Verb for Prompt {
 }
 
 pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
-    verb::run(&args.prompt, &args.request_args, Some(&args.answer_args))
+    super::run(&args.prompt, &args.request_args, Some(&args.answer_args))
 }
 
 const HELP: &str = "\

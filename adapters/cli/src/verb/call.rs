@@ -4,6 +4,8 @@ use clap::Args;
 use mcp_proto::model::CallToolParams;
 use mcp_proto::{CallOptions, RawJson};
 
+use super::kept::KeptResults;
+use super::{Answer, ShowResult, Verb};
 use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, NamedArgument, json_source, named_argument};
 use crate::args::{AuthorizationArgs, RequestArgs, usage};
@@ -12,8 +14,6 @@ use crate::notes;
 use crate::results;
 use crate::session::{ClientSession, RequestError};
 use crate::tool_arguments::{self, ToolSchemas};
-use crate::verb::kept::KeptResults;
-use crate::verb::{self, Answer, Show, Verb};
 
 /// Calls a tool and prints its result.
 ///
@@ -55,7 +55,7 @@ impl Verb for Call {
     type Request = CallToolParams<'static>;
     const NOUN: &'static str = "a tool";
     const FORM: &'static str = "TOOL [NAME=VALUE]...";
-    const SHOW: Show<Self> = results::format_tool_result;
+    const SHOW: ShowResult<Self> = results::format_tool_result;
 
     fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
         let Some((tool, words)) = words.split_first() else { return Ok(None) };
@@ -67,14 +67,15 @@ impl Verb for Call {
                 arguments.push(kept.argument(word)?);
                 continue;
             }
-            let word = words.next().map_or("-", String::as_str);
-            args = match kept.lookup(word)? {
+            let source = words.next().filter(|word| *word != "-");
+            let word =
+                source.ok_or_else(|| CommandFailure::usage("--args takes a JSON object or @FILE here"))?;
+            let object = match kept.lookup(word)? {
                 Some(value) if value.is_object() => Ok(JsonSource::Json(value)),
                 Some(_) => Err("must be a JSON object: the value of the result is none".into()),
-                None if word == "-" => Err("takes a JSON object or @FILE here".into()),
                 None => json_source(word),
-            }
-            .map_err(|why| CommandFailure::usage(format!("--args {why}")))?;
+            };
+            args = object.map_err(|why| CommandFailure::usage(format!("--args {why}")))?;
         }
         Ok(Some((format!("call {tool}"), Self { tool, arguments, args, object: None })))
     }
@@ -97,10 +98,10 @@ impl Verb for Call {
         })?;
         let mut answer = Answer::from(result);
         answer.note = schemas.describe_mismatch(tool, &answer.result);
-        if answer.result.member("isError").is_some_and(|value| value.as_str() == "true") {
+        if answer.result.member("isError").as_ref().map(RawJson::as_str) == Some("true") {
             let failure = CommandFailure::failed("the tool reports an error").after_result();
             let advice = tool_arguments::advice(&mut session.client, tool, sent);
-            answer.failure = Some(advice.into_iter().fold(failure, CommandFailure::with_hint));
+            answer.outcome = Err(advice.into_iter().fold(failure, CommandFailure::with_hint));
         } else if let Some(schema) = schemas.input.filter(|_| session.interrupts.is_none()) {
             // Many servers ignore arguments that they do not know.
             let note = tool_arguments::argument_advice(tool, &schema, sent);
@@ -115,7 +116,7 @@ impl Verb for Call {
 }
 
 pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
-    let outcome = verb::run(&args.call, &args.request_args, Some(&args.answer_args));
+    let outcome = super::run(&args.call, &args.request_args, Some(&args.answer_args));
     outcome.map_err(|failure| match misplaced_hint(args) {
         Some(hint) => failure.add_hint(&hint),
         None => failure,

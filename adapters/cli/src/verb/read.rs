@@ -7,14 +7,14 @@ use clap::Args;
 use mcp_proto::CallOptions;
 use mcp_proto::model::{ReadResourceParams, ReadResourceResult, RequestParams, ResourceContents};
 
+use super::kept::KeptResults;
+use super::{Answer, ShowResult, Verb};
 use crate::answer::AnswerArgs;
 use crate::args::{RequestArgs, usage};
 use crate::failure::CommandFailure;
 use crate::request;
 use crate::results;
 use crate::session::{ClientSession, RequestError};
-use crate::verb::kept::KeptResults;
-use crate::verb::{self, Answer, Show, Verb};
 
 /// Reads a resource and prints its contents.
 ///
@@ -43,7 +43,7 @@ impl Verb for Read {
     type Request = ReadResourceParams<'static>;
     const NOUN: &'static str = "reading a resource";
     const FORM: &'static str = "URI";
-    const SHOW: Show<Self> = results::format_resource;
+    const SHOW: ShowResult<Self> = results::format_resource;
 
     fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
         let [uri] = words else { return Ok(None) };
@@ -74,7 +74,7 @@ impl Verb for Read {
 }
 
 pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
-    verb::run(&args.read, &args.request_args, Some(&args.answer_args))
+    super::run(&args.read, &args.request_args, Some(&args.answer_args))
 }
 
 const HELP: &str = "\

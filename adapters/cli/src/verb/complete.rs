@@ -6,6 +6,8 @@ use clap::Args;
 use mcp_proto::model::{CompleteParams, RequestParams};
 use mcp_proto::{CallOptions, EntryKind};
 
+use super::kept::{KeptResults, parsed};
+use super::{Answer, ShowResult, Verb};
 use crate::args::values::assignment;
 use crate::args::{RequestArgs, usage};
 use crate::completion_request::{CompletionTarget, params, reference};
@@ -13,8 +15,6 @@ use crate::failure::CommandFailure;
 use crate::request;
 use crate::results;
 use crate::session::{ClientSession, RequestError};
-use crate::verb::kept::{KeptResults, parsed};
-use crate::verb::{self, Answer, Show, Verb};
 
 /// Completes an argument of a prompt or a variable of a template.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ impl Verb for Complete {
     type Request = CompleteParams<'static>;
     const NOUN: &'static str = "a completion";
     const FORM: &'static str = "prompt:NAME|TEMPLATE ARGUMENT [TEXT] [NAME=VALUE]...";
-    const SHOW: Show<Self> = results::format_completion;
+    const SHOW: ShowResult<Self> = results::format_completion;
 
     fn from_words(words: &[String], kept: &KeptResults) -> Result<Option<(String, Self)>, CommandFailure> {
         let [of, argument, words @ ..] = words else { return Ok(None) };
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<(), CommandFailure> {
     if args.complete.typed {
         return typed::run(args);
     }
-    verb::run(&args.complete, &args.request_args, None)
+    super::run(&args.complete, &args.request_args, None)
 }
 
 const HELP: &str = "\
