@@ -277,6 +277,7 @@ impl AuthorizationArgs {
         let TokenArgs { login, grant, client, store } = &self.tokens;
         let given = self.authorize.then_some("--authorize").or_else(|| grant.given());
         let given = given.or_else(|| client.given());
-        given.or(store.token_store.as_ref().map(|_| "--token-store")).or_else(|| login.given())
+        let given = given.or_else(|| store.token_store.is_some().then_some("--token-store"));
+        given.or_else(|| login.given())
     }
 }

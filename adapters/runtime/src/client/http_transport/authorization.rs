@@ -250,7 +250,6 @@ impl Authorization {
     }
 
     /// Returns the credential of a token, with its proofs if it is bound to a key.
-    #[expect(clippy::type_complexity, reason = "both are taken apart at once")]
     fn credential(
         &mut self,
         token: AccessToken,
