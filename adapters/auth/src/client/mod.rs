@@ -28,7 +28,7 @@
 //!
 //! | the flow asks for | served by |
 //! |---|---|
-//! | an HTTP request ([`Fetch`](mcp_oauth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
+//! | an HTTP request ([`Fetch`]) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
 //! | a page for the user | a [`Browser`] |
 //! | the redirect of the browser | a [`RedirectListener`] |
 //! | loading and storing | a [`TokenStore`]: [`MemoryStore`], [`FileStore`], or one of the application |
