@@ -95,15 +95,8 @@ macro_rules! rules_of {
     ($group:ident $($name:ident $check:literal $severity:ident [$($profile:ident)*] $($category:ident)* [$($id:literal)*]
         $line:literal $fix:literal)*) => {
         $(pub(super) const $name: &$crate::check::rules::Rule = &$crate::check::rules::Rule {
-            check: $check,
-            severity: $crate::check::rules::Severity::$severity,
-            profiles: &[$($crate::check::profile::Profile::$profile),*],
-            owasp: &[$($crate::check::profile::Category::$category),*],
-            ids: &[$($id),*],
-            line: $line,
-            fix: $fix,
-        };)*
-
+            check: $check, severity: $crate::check::rules::Severity::$severity, ids: &[$($id),*], line: $line, fix: $fix,
+            profiles: &[$($crate::check::profile::Profile::$profile),*], owasp: &[$($crate::check::profile::Category::$category),*] };)*
         pub(super) const $group: &[&$crate::check::rules::Rule] = &[$($name),*];
     };
 }
