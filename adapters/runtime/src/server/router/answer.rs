@@ -430,10 +430,8 @@ impl<F: Flavor> Router<F> {
 
     /// Takes an event other than a call; see [`Handler::event`].
     pub fn handle_event(&self, event: &Event) {
-        if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
-            (event, &self.state.load().observers.on_interest)
-        {
-            interest((uri, *is_subscribed));
+        if let Some(observer) = &self.state.load().observers.on_interest {
+            observer(&mut (), event);
         }
     }
 }
