@@ -146,12 +146,6 @@ impl<F: Flavor> Hook for Middleware<F> {
     }
 }
 
-/// A layer of a router.
-pub(super) enum LayerRef<'a, F: Flavor> {
-    Closure(&'a StoredLayer<F>),
-    Interceptor(&'a dyn ErasedInterceptor),
-}
-
 /// The inside of a layer: the layers after it, and the handler.
 ///
 /// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
@@ -176,13 +170,9 @@ impl<'a, F: Flavor> Next<'a, F> {
     }
 
     /// Returns the next layer, and what is inside it.
-    pub(super) fn split(&self) -> (Option<LayerRef<'a, F>>, Self) {
+    pub(super) fn split(&self) -> (Option<&'a Middleware<F>>, Self) {
         let mut rest = self.clone();
-        let layer = rest.layers.find_map(|middleware| match middleware {
-            Middleware::Layer(layer) => Some(LayerRef::Closure(layer)),
-            Middleware::Interceptor(interceptor) => Some(LayerRef::Interceptor(&**interceptor)),
-            Middleware::Hook(_) => None,
-        });
+        let layer = rest.layers.find(|middleware| !matches!(middleware, Middleware::Hook(_)));
         (layer, rest)
     }
 }
@@ -199,11 +189,13 @@ impl<R: 'static, S: Sharing> Next<'_, Functions<R, S>> {
     /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
     pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(LayerRef::Closure(layer)), rest) => layer(cx, (request, rest)),
-            (Some(LayerRef::Interceptor(interceptor)), rest) => {
-                intercept_function(interceptor, cx, request, &rest)
+            (Some(Middleware::Layer(layer)), rest) => layer(cx, (request, rest)),
+            (Some(Middleware::Interceptor(interceptor)), rest) => {
+                intercept_function(&**interceptor, cx, request, &rest)
             }
-            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
+            (Some(Middleware::Hook(_)) | None, _) => {
+                request.with_target(|target| (self.handler)(cx, target))?
+            }
         }
     }
 }
@@ -229,7 +221,7 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
     /// Starts a layer, or the handler if there is none. This is the inside of the layer.
     pub(super) fn start_at<'r>(
         self,
-        layer: Option<LayerRef<'a, Futures<R, S>>>,
+        layer: Option<&'a Middleware<Futures<R, S>>>,
         cx: &'r mut AsyncCx,
         request: EntryRequest<'r>,
     ) -> S::Future<'r, HandlerResult>
@@ -237,12 +229,12 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
         'a: 'r,
     {
         match layer {
-            Some(LayerRef::Closure(layer)) => layer(cx, (request, self)),
-            Some(LayerRef::Interceptor(interceptor)) => {
-                S::start_inside::<R>(Some(interceptor), self, cx, request)
+            Some(Middleware::Layer(layer)) => layer(cx, (request, self)),
+            Some(Middleware::Interceptor(interceptor)) => {
+                S::start_inside::<R>(Some(&**interceptor), self, cx, request)
             }
-            None if request.is_rewritten() => S::start_inside::<R>(None, self, cx, request),
-            None => (self.handler)(cx, request.target()),
+            _ if request.is_rewritten() => S::start_inside::<R>(None, self, cx, request),
+            _ => (self.handler)(cx, request.target()),
         }
     }
 }
@@ -467,17 +459,12 @@ pub trait ErasedInterceptor: Send + Sync {
 
 /// An interceptor whose inside runs.
 #[expect(unnameable_types, reason = "only routers have it")]
+#[derive(Debug)]
 pub struct EnteredInterceptor {
     /// The [`Interceptor::State`]. One without fields takes no memory.
     pub(super) state: Box<dyn Any + Send>,
     /// The [`Interceptor::time_limit`].
     pub(super) time_limit: Option<Duration>,
-}
-
-impl fmt::Debug for EnteredInterceptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnteredInterceptor").field("time_limit", &self.time_limit).finish_non_exhaustive()
-    }
 }
 
 impl<I: Interceptor> ErasedInterceptor for I {

@@ -50,7 +50,7 @@ pub mod roles {
         About, EntryCall, Failed, FallbackCall, Function, HookCall, LayerCall, Request, SharedFunction,
         Signature, Starter, Update,
     };
-    pub use super::share::SendCall;
+    pub use super::share::{CallOf, SendCall};
 }
 
 /// A server made of functions or futures, each for an entry with a name.

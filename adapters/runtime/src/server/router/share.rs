@@ -10,38 +10,27 @@ use super::entries::Kind;
 use super::flavor::{Local, Shared, Sharing, Signature, Starter};
 use crate::server::cx::AsyncCx;
 
+/// A function that calls a stored value of the type `H` with the arguments of the signature `G`.
+pub type CallOf<H, G> = for<'a> fn(
+    &H,
+    &'a mut <G as Signature>::Context<'_>,
+    <G as Signature>::Argument<'a>,
+) -> <G as Signature>::Output<'a>;
+
 /// Something that a router may keep: anything on one thread ([`Local`]), what is `Send` and `Sync` on several ([`Shared`]).
 pub trait Shareable<S: Sharing>: Sized + 'static {
     /// Returns the stored form of `call`, which calls this value.
-    fn store<G: Signature>(
-        self,
-        call: impl for<'a> Fn(&Self, &'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a>
-        + Send
-        + Sync
-        + 'static,
-    ) -> S::Stored<G>;
+    fn store<G: Signature>(self, call: CallOf<Self, G>) -> S::Stored<G>;
 }
 
 impl<H: 'static> Shareable<Local> for H {
-    fn store<G: Signature>(
-        self,
-        call: impl for<'a> Fn(&Self, &'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a>
-        + Send
-        + Sync
-        + 'static,
-    ) -> <Local as Sharing>::Stored<G> {
+    fn store<G: Signature>(self, call: CallOf<Self, G>) -> <Local as Sharing>::Stored<G> {
         Rc::new(move |cx, argument| call(&self, cx, argument))
     }
 }
 
 impl<H: Send + Sync + 'static> Shareable<Shared> for H {
-    fn store<G: Signature>(
-        self,
-        call: impl for<'a> Fn(&Self, &'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a>
-        + Send
-        + Sync
-        + 'static,
-    ) -> <Shared as Sharing>::Stored<G> {
+    fn store<G: Signature>(self, call: CallOf<Self, G>) -> <Shared as Sharing>::Stored<G> {
         Arc::new(move |cx, argument| call(&self, cx, argument))
     }
 }

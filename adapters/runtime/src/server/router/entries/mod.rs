@@ -227,8 +227,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
         resource: Resource,
         handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_resource(resource, function::<S, ResourceKind<T>>(handler));
-        self
+        self.add_resource(resource, function::<S, ResourceKind<T>>(handler))
     }
 
     /// Adds a resource template. Its resources are read by URIs that match the template.
@@ -239,8 +238,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
         template: ResourceTemplate,
         handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_resource_template(template, function::<S, ResourceKind<T>>(handler));
-        self
+        self.add_resource_template(template, function::<S, ResourceKind<T>>(handler))
     }
 
     /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`.
@@ -253,8 +251,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
         A: DeserializeOwned + 'static,
         T: IntoPromptResult + 'static,
     {
-        self.add_prompt(prompt, function::<S, PromptKind<A, T>>(handler));
-        self
+        self.add_prompt(prompt, function::<S, PromptKind<A, T>>(handler))
     }
 
     /// Adds the completion of an argument of a prompt, or of a variable of a template. That must be registered
@@ -265,8 +262,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
         argument: &str,
         handler: impl Fn(&mut Cx<'_>, &CompletionTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_completion(reference.into(), argument, function::<S, CompletionKind<T>>(handler));
-        self
+        self.add_completion(reference.into(), argument, function::<S, CompletionKind<T>>(handler))
     }
 }
 
@@ -321,8 +317,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
         + ShareableFuture<S, ResourceKind<T>>,
     ) -> &mut Self {
-        self.add_resource(resource, handler.store_future());
-        self
+        self.add_resource(resource, handler.store_future())
     }
 
     /// Adds a resource template. Its resources are read by URIs that match the template.
@@ -334,8 +329,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
         + ShareableFuture<S, ResourceKind<T>>,
     ) -> &mut Self {
-        self.add_resource_template(template, handler.store_future());
-        self
+        self.add_resource_template(template, handler.store_future())
     }
 
     /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`. An `async fn`
@@ -350,8 +344,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         A: DeserializeOwned + 'static,
         T: IntoPromptResult + 'static,
     {
-        self.add_prompt(prompt, handler.store_future());
-        self
+        self.add_prompt(prompt, handler.store_future())
     }
 
     /// Adds the completion of an argument of a prompt, or of a variable of a template. That must be registered
@@ -362,8 +355,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         argument: &str,
         handler: impl AsyncFn(&mut AsyncCx, &CompletionTarget<'_>) -> T + ShareableFuture<S, CompletionKind<T>>,
     ) -> &mut Self {
-        self.add_completion(reference.into(), argument, handler.store_future());
-        self
+        self.add_completion(reference.into(), argument, handler.store_future())
     }
 }
 
@@ -387,19 +379,19 @@ impl<F: Flavor> Router<F> {
         }
     }
 
-    fn add_resource(&mut self, resource: Resource, handler: StoredHandler<F>) {
+    fn add_resource(&mut self, resource: Resource, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.resource(resource, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
-    fn add_resource_template(&mut self, template: ResourceTemplate, handler: StoredHandler<F>) {
+    fn add_resource_template(&mut self, template: ResourceTemplate, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.resource_template(template, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
-    fn add_prompt(&mut self, prompt: Prompt, handler: StoredHandler<F>) {
+    fn add_prompt(&mut self, prompt: Prompt, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.prompt(prompt, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
     fn add_completion(
@@ -407,9 +399,9 @@ impl<F: Flavor> Router<F> {
         reference: CompletionReference<'_>,
         argument: &str,
         handler: StoredHandler<F>,
-    ) {
+    ) -> &mut Self {
         let added = self.state_mut().core.completion(reference, argument, handler);
-        self.record(added);
+        self.record(added)
     }
 }
 
