@@ -43,7 +43,7 @@ pub enum Middleware<F: Flavor> {
     message = "`{Self}` is not a layer of this router",
     label = "neither an `Interceptor`, nor a closure of the router's kind",
     note = "a closure is made a layer by `layer_fn` on a router of functions, and by `async_layer_fn` on a router of futures",
-    note = "on a router of `Shared` handlers, the closure and its future have to be `Send`"
+    note = "on a router of `Shared` handlers, the closure and its future have to be `Send`, and an async closure also `Clone`"
 )]
 pub trait Layer<F: Flavor> {
     /// Returns the stored form.
