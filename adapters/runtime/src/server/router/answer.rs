@@ -20,7 +20,7 @@ use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError};
 use mcp_std::{catch, catch_async};
 
 use super::flavor::{FallbackCall, Functions, Futures, Local, Shared, Sharing, StoredHandler};
-use super::layer::{LayerRef, Middleware, Next, intercept_future};
+use super::layer::{Middleware, Next, intercept_future};
 use super::{Flavor, Router, RouterState};
 use crate::server::attachments::Attachments;
 use crate::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
@@ -107,8 +107,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
                 let mut request = EntryRequest::new(guard.context, &target);
                 let result = match next.split() {
                     // The outermost layer runs in this future.
-                    (Some(LayerRef::Interceptor(interceptor)), inside) => {
-                        intercept_future(interceptor, cx, &mut request, &inside).await
+                    (Some(Middleware::Interceptor(interceptor)), inside) => {
+                        intercept_future(&**interceptor, cx, &mut request, &inside).await
                     }
                     (layer, inside) => inside.start_at(layer, cx, request).await,
                 };
@@ -430,10 +430,8 @@ impl<F: Flavor> Router<F> {
 
     /// Takes an event other than a call; see [`Handler::event`].
     pub fn handle_event(&self, event: &Event) {
-        if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
-            (event, &self.state.load().observers.on_interest)
-        {
-            interest((uri, *is_subscribed));
+        if let Some(observer) = &self.state.load().observers.on_interest {
+            observer(&mut (), event);
         }
     }
 }

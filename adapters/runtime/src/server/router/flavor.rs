@@ -8,18 +8,19 @@ use core::ops::Deref;
 use core::pin::Pin;
 
 use mcp_proto::RpcError;
-use mcp_proto::router::{CallTarget, Hook};
+use mcp_proto::router::{CallTarget, HookContext, HookOutcome};
 use mcp_proto::server::Call;
 
 use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
-use super::layer::{Inside, Next, run_inside};
+use super::layer::{ErasedInterceptor, Next, run_inside};
 use crate::server::cx::{Answered, AsyncCx, Cx};
+use crate::server::handler::HandlerFailure;
 
 /// The kind of the handlers of a [`Router`]: [`Functions`] or [`Futures`].
 ///
 /// A flavour names the adapter that serves its routers, and says whether handlers stay on one thread.
-pub trait Flavor: Sized + 'static {
+pub trait Flavor: Clone + 'static {
     /// The adapter that serves routers of this flavour.
     type Adapter: 'static;
     /// Whether handlers stay on one thread.
@@ -39,25 +40,38 @@ pub struct Functions<R, S>(PhantomData<(R, S)>);
 /// If any thread may poll them ([`Shared`]), each call runs a clone of its handler: share what handlers have in common by `Arc`.
 pub struct Futures<R, S>(PhantomData<(R, S)>);
 
+// Not derived: adapters need not be `Clone`.
+impl<R, S> Clone for Functions<R, S> {
+    fn clone(&self) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<R, S> Clone for Futures<R, S> {
+    fn clone(&self) -> Self {
+        Self(PhantomData)
+    }
+}
+
 impl<R: 'static, S: Sharing> Flavor for Functions<R, S> {
     type Adapter = R;
     type Sharing = S;
-    type Stored<Q: Request> = S::Function<Q>;
+    type Stored<Q: Request> = S::Stored<Function<Q>>;
 
     fn from_function(function: SharedFunction<EntryCall>) -> Self::Stored<EntryCall> {
-        S::function(function)
+        S::from_shared::<Function<EntryCall>>(function)
     }
 }
 
 impl<R: 'static, S: Sharing> Flavor for Futures<R, S> {
     type Adapter = R;
     type Sharing = S;
-    type Stored<Q: Request> = S::Starter<Q>;
+    type Stored<Q: Request> = S::Stored<Starter<S, Q>>;
 
     fn from_function(function: SharedFunction<EntryCall>) -> Self::Stored<EntryCall> {
-        S::starter(Arc::new(move |cx, target| {
+        S::from_shared::<Starter<S, EntryCall>>(Arc::new(move |cx, target| {
             let function = function.clone();
-            Box::pin(async move { function(&mut cx.reborrow(), target) })
+            S::start(async move { function(&mut cx.reborrow(), target) })
         }))
     }
 }
@@ -66,6 +80,8 @@ impl<R: 'static, S: Sharing> Flavor for Futures<R, S> {
 pub(super) type StoredHandler<F> = <F as Flavor>::Stored<EntryCall>;
 /// Stored layer of a router of the flavour `F`.
 pub(super) type StoredLayer<F> = <F as Flavor>::Stored<LayerCall<F>>;
+/// Stored code with the signature `G`, of a router of the flavour `F`.
+pub(super) type StoredCode<F, G> = <<F as Flavor>::Sharing as Sharing>::Stored<G>;
 
 // What a handler is asked.
 
@@ -101,62 +117,107 @@ impl<F: Flavor> Request for LayerCall<F> {
     type Outcome = HandlerResult;
 }
 
-/// A kind of notices for callbacks.
-pub trait Notice: 'static {
-    /// The arguments of the callback.
-    type Of<'a>;
+// How stored code is called.
+
+/// A signature of stored code: a context that it may change, what it is told, and what it returns.
+pub trait Signature: 'static {
+    /// The context.
+    type Context<'c>;
+    /// The other argument.
+    type Argument<'a>;
+    /// The result, which may borrow from the arguments.
+    type Output<'a>;
+}
+
+/// A function that answers requests.
+pub struct Function<Q>(PhantomData<Q>);
+
+/// A function that starts the future of an answer.
+pub struct Starter<S, Q>(PhantomData<(S, Q)>);
+
+/// A hook: without an outcome, it runs before the call.
+pub enum HookCall {}
+
+/// A callback of the type `Fn(&T)`.
+pub struct About<T>(PhantomData<T>);
+
+/// A callback for failures of handlers.
+pub enum Failed {}
+
+/// A change of a router that is applied between two calls.
+pub struct Update<F>(PhantomData<F>);
+
+impl<Q: Request> Signature for Function<Q> {
+    type Context<'c> = Cx<'c>;
+    type Argument<'a> = Q::Of<'a>;
+    type Output<'a> = Q::Outcome;
+}
+
+impl<S: Sharing, Q: Request> Signature for Starter<S, Q> {
+    type Context<'c> = AsyncCx;
+    type Argument<'a> = Q::Of<'a>;
+    type Output<'a> = S::Future<'a, Q::Outcome>;
+}
+
+impl Signature for HookCall {
+    type Context<'c> = ();
+    type Argument<'a> = (&'a HookContext<'a>, Option<HookOutcome<'a>>);
+    type Output<'a> = Result<(), RpcError>;
+}
+
+impl<T: 'static> Signature for About<T> {
+    type Context<'c> = ();
+    type Argument<'a> = &'a T;
+    type Output<'a> = ();
+}
+
+impl Signature for Failed {
+    type Context<'c> = ();
+    type Argument<'a> = (&'a Call, &'a HandlerFailure);
+    type Output<'a> = ();
+}
+
+impl<F: Flavor> Signature for Update<F> {
+    type Context<'c> = Router<F>;
+    type Argument<'a> = ();
+    type Output<'a> = ();
 }
 
 // Where handlers run.
 
 /// Whether the handlers of a router stay on one thread: [`Local`] or [`Shared`].
-pub trait Sharing: Sized + 'static {
-    /// Stored function.
-    type Function<Q: Request>: Clone + Deref<Target: Fn(&mut Cx<'_>, Q::Of<'_>) -> Q::Outcome>;
-    /// Stored function that starts a future.
-    type Starter<Q: Request>: Clone
-        + Deref<Target: for<'a> Fn(&'a mut AsyncCx, Q::Of<'a>) -> Self::Future<'a, Q::Outcome>>;
+pub trait Sharing: Clone + 'static {
+    /// Stored code.
+    type Stored<G: Signature>: Clone
+        + Deref<Target: for<'a> Fn(&'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a>>;
     /// Future of a running handler.
     type Future<'a, T: 'a>: Future<Output = T> + Unpin + 'a;
-    /// Stored hook.
-    type Hook: Hook + Clone;
-    /// Stored callback.
-    type Callback<N: Notice>: Clone + Deref<Target: Fn(N::Of<'_>)>;
-    /// Change of a router that is applied between two calls.
-    type Update<F: Flavor<Sharing = Self>>: FnOnce(&mut Router<F>);
 
-    /// Starts what is inside a layer.
+    /// Returns the stored form of code that any thread may run.
+    fn from_shared<G: Signature>(code: <Shared as Sharing>::Stored<G>) -> Self::Stored<G>;
+
+    /// Returns the stored form of a future that any thread may poll.
+    fn start<'a, T: 'a>(future: impl Future<Output = T> + Send + 'a) -> Self::Future<'a, T>;
+
+    /// Starts an interceptor and what is inside it, or a handler whose arguments a layer has rewritten.
     fn start_inside<'a, R: 'static>(
-        inside: Inside<'a, Futures<R, Self>>,
+        interceptor: Option<&'a dyn ErasedInterceptor>,
+        next: Next<'a, Futures<R, Self>>,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult>;
-
-    /// Returns the stored form of a function that any thread may run.
-    fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall>;
-
-    /// Returns the stored form of a function that starts futures for any thread.
-    fn starter(starter: SharedStarter<EntryCall>) -> Self::Starter<EntryCall>;
-
-    /// Returns the stored form of a hook that any thread may run.
-    fn hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook;
 }
 
 /// Handlers stay on one thread: they need not be `Send`.
+#[derive(Clone)]
 pub enum Local {}
 
 /// Any thread may run handlers: they are `Send` and `Sync`.
+#[derive(Clone)]
 pub enum Shared {}
 
 /// Stored function that any thread may run.
-pub type SharedFunction<Q> =
-    Arc<dyn Fn(&mut Cx<'_>, <Q as Request>::Of<'_>) -> <Q as Request>::Outcome + Send + Sync>;
-/// Stored function that starts futures for any thread.
-pub type SharedStarter<Q> = Arc<
-    dyn for<'a> Fn(&'a mut AsyncCx, <Q as Request>::Of<'a>) -> SendFuture<'a, <Q as Request>::Outcome>
-        + Send
-        + Sync,
->;
+pub type SharedFunction<Q> = <Shared as Sharing>::Stored<Function<Q>>;
 
 /// Future of a running handler.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -164,59 +225,46 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub type SendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl Sharing for Local {
-    type Function<Q: Request> = Rc<dyn Fn(&mut Cx<'_>, Q::Of<'_>) -> Q::Outcome>;
-    type Starter<Q: Request> = Rc<dyn for<'a> Fn(&'a mut AsyncCx, Q::Of<'a>) -> LocalFuture<'a, Q::Outcome>>;
+    type Stored<G: Signature> = Rc<dyn for<'a> Fn(&'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a>>;
     type Future<'a, T: 'a> = LocalFuture<'a, T>;
-    type Hook = Rc<dyn Hook>;
-    type Callback<N: Notice> = Rc<dyn Fn(N::Of<'_>)>;
-    type Update<F: Flavor<Sharing = Self>> = Box<dyn FnOnce(&mut Router<F>)>;
+
+    fn from_shared<G: Signature>(code: <Shared as Sharing>::Stored<G>) -> Self::Stored<G> {
+        Rc::new(move |cx, argument| code(cx, argument))
+    }
+
+    fn start<'a, T: 'a>(future: impl Future<Output = T> + Send + 'a) -> Self::Future<'a, T> {
+        Box::pin(future)
+    }
 
     fn start_inside<'a, R: 'static>(
-        inside: Inside<'a, Futures<R, Self>>,
+        interceptor: Option<&'a dyn ErasedInterceptor>,
+        next: Next<'a, Futures<R, Self>>,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult> {
-        Box::pin(run_inside(inside, cx, request))
-    }
-
-    fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall> {
-        Rc::new(move |cx, target| function(cx, target))
-    }
-
-    fn starter(starter: SharedStarter<EntryCall>) -> Self::Starter<EntryCall> {
-        Rc::new(move |cx, target| starter(cx, target))
-    }
-
-    fn hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
-        Rc::new(hook)
+        Box::pin(run_inside(interceptor, next, cx, request))
     }
 }
 
 impl Sharing for Shared {
-    type Function<Q: Request> = SharedFunction<Q>;
-    type Starter<Q: Request> = SharedStarter<Q>;
+    type Stored<G: Signature> =
+        Arc<dyn for<'a> Fn(&'a mut G::Context<'_>, G::Argument<'a>) -> G::Output<'a> + Send + Sync>;
     type Future<'a, T: 'a> = SendFuture<'a, T>;
-    type Hook = Arc<dyn Hook + Send + Sync>;
-    type Callback<N: Notice> = Arc<dyn Fn(N::Of<'_>) + Send + Sync>;
-    type Update<F: Flavor<Sharing = Self>> = Box<dyn FnOnce(&mut Router<F>) + Send>;
+
+    fn from_shared<G: Signature>(code: Self::Stored<G>) -> Self::Stored<G> {
+        code
+    }
+
+    fn start<'a, T: 'a>(future: impl Future<Output = T> + Send + 'a) -> Self::Future<'a, T> {
+        Box::pin(future)
+    }
 
     fn start_inside<'a, R: 'static>(
-        inside: Inside<'a, Futures<R, Self>>,
+        interceptor: Option<&'a dyn ErasedInterceptor>,
+        next: Next<'a, Futures<R, Self>>,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult> {
-        Box::pin(run_inside(inside, cx, request))
-    }
-
-    fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall> {
-        function
-    }
-
-    fn starter(starter: SharedStarter<EntryCall>) -> Self::Starter<EntryCall> {
-        starter
-    }
-
-    fn hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
-        hook
+        Box::pin(run_inside(interceptor, next, cx, request))
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
@@ -17,15 +18,19 @@ use mcp_proto::{EntryKind, RpcError};
 
 use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
-use super::flavor::{Flavor, Functions, Futures, Sharing, StoredHandler, StoredLayer};
-use super::share::{FunctionLayerRole, FutureLayerRole, Shareable};
+use super::flavor::{
+    Flavor, Function, Functions, Futures, HookCall, LayerCall, Local, Shared, Sharing, Starter, StoredCode,
+    StoredHandler, StoredLayer,
+};
+use super::share::{SendCall, Shareable};
 use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
 /// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
 #[expect(unnameable_types, reason = "layers become it, and only routers have it")]
+#[derive(Clone)]
 pub enum Middleware<F: Flavor> {
     /// A hook.
-    Hook(<F::Sharing as Sharing>::Hook),
+    Hook(StoredCode<F, HookCall>),
     /// A closure around handlers.
     Layer(StoredLayer<F>),
     /// An interceptor.
@@ -38,7 +43,7 @@ pub enum Middleware<F: Flavor> {
     message = "`{Self}` is not a layer of this router",
     label = "neither an `Interceptor`, nor a closure of the router's kind",
     note = "a closure is made a layer by `layer_fn` on a router of functions, and by `async_layer_fn` on a router of futures",
-    note = "on a router of `Shared` handlers, the closure and its future have to be `Send`"
+    note = "on a router of `Shared` handlers, the closure and its future have to be `Send`, and an async closure also `Clone`"
 )]
 pub trait Layer<F: Flavor> {
     /// Returns the stored form.
@@ -84,75 +89,70 @@ where
     LayerFn { closure, flavor: PhantomData }
 }
 
-impl<R: 'static, S: Sharing, L: Shareable<S, FunctionLayerRole<R>>> Layer<Functions<R, S>>
-    for LayerFn<Functions<R, S>, L>
+impl<R: 'static, S: Sharing, L> Layer<Functions<R, S>> for LayerFn<Functions<R, S>, L>
+where
+    L: Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R, S>>) -> HandlerResult + Shareable<S>,
 {
     fn into_middleware(self) -> Middleware<Functions<R, S>> {
-        Middleware::Layer(self.closure.share())
+        Middleware::Layer(self.closure.store::<Function<LayerCall<Functions<R, S>>>>(
+            |layer, cx, (request, next)| layer(cx, request, next),
+        ))
     }
 }
 
-impl<R: 'static, S: Sharing, L: Shareable<S, FutureLayerRole<R>>> Layer<Futures<R, S>>
-    for LayerFn<Futures<R, S>, L>
+impl<R: 'static, L> Layer<Futures<R, Local>> for LayerFn<Futures<R, Local>, L>
+where
+    L: AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, Futures<R, Local>>) -> HandlerResult + 'static,
 {
-    fn into_middleware(self) -> Middleware<Futures<R, S>> {
-        Middleware::Layer(self.closure.share())
+    fn into_middleware(self) -> Middleware<Futures<R, Local>> {
+        Middleware::Layer(Shareable::<Local>::store::<Starter<Local, LayerCall<Futures<R, Local>>>>(
+            Rc::new(self.closure),
+            |layer, cx, (request, next)| {
+                let layer = layer.clone();
+                Box::pin(async move { layer(cx, request, next).await })
+            },
+        ))
     }
 }
 
-// Not derived: the flavour itself need not be `Clone`.
-impl<F: Flavor> Clone for Middleware<F> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Hook(hook) => Self::Hook(hook.clone()),
-            Self::Layer(layer) => Self::Layer(layer.clone()),
-            Self::Interceptor(interceptor) => Self::Interceptor(interceptor.clone()),
-        }
+#[diagnostic::do_not_recommend]
+impl<R: 'static, L> Layer<Futures<R, Shared>> for LayerFn<Futures<R, Shared>, L>
+where
+    L: for<'a> SendCall<(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, Futures<R, Shared>>), HandlerResult>,
+{
+    fn into_middleware(self) -> Middleware<Futures<R, Shared>> {
+        Middleware::Layer(Shareable::<Shared>::store::<Starter<Shared, LayerCall<Futures<R, Shared>>>>(
+            self.closure,
+            |layer, cx, (request, next)| {
+                let layer = layer.clone();
+                Box::pin(async move { layer.call((cx, request, next)).await })
+            },
+        ))
     }
 }
 
 impl<F: Flavor> Hook for Middleware<F> {
     fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
         match self {
-            Self::Hook(hook) => hook.before_call(context),
+            Self::Hook(hook) => hook(&mut (), (context, None)),
             Self::Layer(_) | Self::Interceptor(_) => Ok(()),
         }
     }
 
     fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
         if let Self::Hook(hook) = self {
-            hook.after_call(context, outcome);
+            let _: Result<(), RpcError> = hook(&mut (), (context, Some(outcome)));
         }
     }
 }
 
-/// A layer of a router.
-pub(super) enum LayerRef<'a, F: Flavor> {
-    Closure(&'a StoredLayer<F>),
-    Interceptor(&'a dyn ErasedInterceptor),
-}
-
-// Not derived: the flavour itself need not be `Copy`.
-impl<F: Flavor> Clone for LayerRef<'_, F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F: Flavor> Copy for LayerRef<'_, F> {}
-
 /// The inside of a layer: the layers after it, and the handler.
 ///
 /// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
+#[derive(Clone)]
 pub struct Next<'a, F: Flavor> {
     layers: EnclosingHooks<'a, Middleware<F>>,
     handler: &'a StoredHandler<F>,
-}
-
-impl<F: Flavor> Clone for Next<'_, F> {
-    fn clone(&self) -> Self {
-        Self { layers: self.layers.clone(), handler: self.handler }
-    }
 }
 
 impl<F: Flavor> fmt::Debug for Next<'_, F> {
@@ -170,13 +170,9 @@ impl<'a, F: Flavor> Next<'a, F> {
     }
 
     /// Returns the next layer, and what is inside it.
-    pub(super) fn split(&self) -> (Option<LayerRef<'a, F>>, Self) {
+    pub(super) fn split(&self) -> (Option<&'a Middleware<F>>, Self) {
         let mut rest = self.clone();
-        let layer = rest.layers.find_map(|middleware| match middleware {
-            Middleware::Layer(layer) => Some(LayerRef::Closure(layer)),
-            Middleware::Interceptor(interceptor) => Some(LayerRef::Interceptor(&**interceptor)),
-            Middleware::Hook(_) => None,
-        });
+        let layer = rest.layers.find(|middleware| !matches!(middleware, Middleware::Hook(_)));
         (layer, rest)
     }
 }
@@ -193,11 +189,13 @@ impl<R: 'static, S: Sharing> Next<'_, Functions<R, S>> {
     /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
     pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(LayerRef::Closure(layer)), rest) => layer(cx, (request, rest)),
-            (Some(LayerRef::Interceptor(interceptor)), rest) => {
-                intercept_function(interceptor, cx, request, &rest)
+            (Some(Middleware::Layer(layer)), rest) => layer(cx, (request, rest)),
+            (Some(Middleware::Interceptor(interceptor)), rest) => {
+                intercept_function(&**interceptor, cx, request, &rest)
             }
-            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
+            (Some(Middleware::Hook(_)) | None, _) => {
+                request.with_target(|target| (self.handler)(cx, target))?
+            }
         }
     }
 }
@@ -223,7 +221,7 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
     /// Starts a layer, or the handler if there is none. This is the inside of the layer.
     pub(super) fn start_at<'r>(
         self,
-        layer: Option<LayerRef<'a, Futures<R, S>>>,
+        layer: Option<&'a Middleware<Futures<R, S>>>,
         cx: &'r mut AsyncCx,
         request: EntryRequest<'r>,
     ) -> S::Future<'r, HandlerResult>
@@ -231,14 +229,12 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
         'a: 'r,
     {
         match layer {
-            Some(LayerRef::Closure(layer)) => layer(cx, (request, self)),
-            Some(LayerRef::Interceptor(interceptor)) => {
-                S::start_inside::<R>(Inside::Interceptor(interceptor, self), cx, request)
+            Some(Middleware::Layer(layer)) => layer(cx, (request, self)),
+            Some(Middleware::Interceptor(interceptor)) => {
+                S::start_inside::<R>(Some(&**interceptor), self, cx, request)
             }
-            None if request.is_rewritten() => {
-                S::start_inside::<R>(Inside::Rewritten(self.handler.clone()), cx, request)
-            }
-            None => (self.handler)(cx, request.target()),
+            _ if request.is_rewritten() => S::start_inside::<R>(None, self, cx, request),
+            _ => (self.handler)(cx, request.target()),
         }
     }
 }
@@ -261,26 +257,16 @@ impl<S: Sharing> fmt::Debug for NextFuture<'_, S> {
     }
 }
 
-/// The inside of a layer whose future owns its request.
-#[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
-pub enum Inside<'a, F: Flavor> {
-    /// An interceptor, and what is inside it.
-    Interceptor(&'a dyn ErasedInterceptor, Next<'a, F>),
-    /// A handler whose arguments a layer has rewritten.
-    Rewritten(StoredHandler<F>),
-}
-
-/// Runs what is inside a layer.
+/// Runs an interceptor and what is inside it, or a handler whose arguments a layer has rewritten. The future owns the request.
 pub(super) async fn run_inside<R: 'static, S: Sharing>(
-    inside: Inside<'_, Futures<R, S>>,
+    interceptor: Option<&dyn ErasedInterceptor>,
+    next: Next<'_, Futures<R, S>>,
     cx: &mut AsyncCx,
     mut request: EntryRequest<'_>,
 ) -> HandlerResult {
-    match inside {
-        Inside::Interceptor(interceptor, next) => {
-            intercept_future(interceptor, cx, &mut request, &next).await
-        }
-        Inside::Rewritten(handler) => handler(cx, &request.rewritten_target()?).await,
+    match interceptor {
+        Some(interceptor) => intercept_future(interceptor, cx, &mut request, &next).await,
+        None => (next.handler)(cx, &request.rewritten_target()?).await,
     }
 }
 
@@ -473,17 +459,12 @@ pub trait ErasedInterceptor: Send + Sync {
 
 /// An interceptor whose inside runs.
 #[expect(unnameable_types, reason = "only routers have it")]
+#[derive(Debug)]
 pub struct EnteredInterceptor {
     /// The [`Interceptor::State`]. One without fields takes no memory.
     pub(super) state: Box<dyn Any + Send>,
     /// The [`Interceptor::time_limit`].
     pub(super) time_limit: Option<Duration>,
-}
-
-impl fmt::Debug for EnteredInterceptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnteredInterceptor").field("time_limit", &self.time_limit).finish_non_exhaustive()
-    }
 }
 
 impl<I: Interceptor> ErasedInterceptor for I {

@@ -38,23 +38,19 @@ pub use answer::{EntryRequest, EntryResult, HandlerResult};
 pub use entries::{ArgumentsOn, RegisterFunctions};
 pub use flavor::{Flavor, Functions, Futures, Local, LocalFuture, SendFuture, Shared, Sharing};
 pub use layer::{Interceptor, Layer, LayerFn, Next, NextFuture, async_layer_fn, layer_fn};
-pub use share::Shareable;
+pub use share::{Shareable, ShareableFuture};
 pub use updates::RouterUpdates;
 
-/// The types behind [`Shareable`] and [`Sharing`]: what handlers are asked, and what they are for their router.
+/// The types behind [`Shareable`], [`ShareableFuture`] and [`Sharing`]: what handlers are asked, and how stored code is called.
 ///
 /// Signatures name them; programs need not.
 pub mod roles {
-    pub use super::entries::{
-        About, CompletionKind, Failed, FallbackKind, Interest, Kind, PromptKind, ResourceKind, ToolKind,
-    };
+    pub use super::entries::{CompletionKind, FallbackKind, Kind, PromptKind, ResourceKind, ToolKind};
     pub use super::flavor::{
-        EntryCall, FallbackCall, LayerCall, Notice, Request, SharedFunction, SharedStarter,
+        About, EntryCall, Failed, FallbackCall, Function, HookCall, LayerCall, Request, SharedFunction,
+        Signature, Starter, Update,
     };
-    pub use super::share::{
-        CallbackRole, FunctionLayerRole, FunctionRole, FutureLayerRole, FutureRole, HookRole, NoticeFor,
-        Role, SendCall, Update,
-    };
+    pub use super::share::{CallOf, SendCall};
 }
 
 /// A server made of functions or futures, each for an entry with a name.
@@ -244,6 +240,7 @@ pub struct Router<F: Flavor> {
 }
 
 /// Everything that a call needs. Updates are applied to a copy while calls are under way.
+#[derive(Clone)]
 struct RouterState<F: Flavor> {
     core: router::Router<StoredHandler<F>, Middleware<F>>,
     /// The refused registrations.
@@ -255,21 +252,6 @@ struct RouterState<F: Flavor> {
     is_serving: bool,
     /// The rights to see and use entries, which engines look up; clones share them.
     access_rules: Arc<RwLock<AccessRules>>,
-}
-
-// Not derived: the flavour itself need not be `Clone`.
-impl<F: Flavor> Clone for RouterState<F> {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
-            errors: self.errors.clone(),
-            fallback: self.fallback.clone(),
-            observers: self.observers.clone(),
-            attachments: self.attachments.clone(),
-            is_serving: self.is_serving,
-            access_rules: self.access_rules.clone(),
-        }
-    }
 }
 
 impl<F: Flavor> RouterState<F> {
@@ -292,7 +274,7 @@ impl<F: Flavor> RouterState<F> {
 
     fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
         match &self.observers.on_failure {
-            Some(on_failure) => on_failure((call, failure)),
+            Some(on_failure) => on_failure(&mut (), (call, failure)),
             None => std::eprintln!("{}: {failure}", call.describe_target()),
         }
     }
@@ -500,7 +482,7 @@ impl<F: Flavor> Router<F> {
     fn apply_updates(&mut self, updates: Vec<ScheduledUpdate<F>>, call: &Call) -> Vec<Announcement<'static>> {
         self.start_serving();
         for update in updates {
-            if let Err(panic) = catch(|| update(self)) {
+            if let Err(panic) = catch(|| update(self, ())) {
                 let _ = catch(|| self.state_mut().report_failure(call, &HandlerFailure::Panicked(panic)));
             }
         }

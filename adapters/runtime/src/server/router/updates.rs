@@ -10,11 +10,11 @@ use mcp_std::sync::lock;
 use mcp_proto::Diagnostic;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
-use mcp_proto::server::Notification;
+use mcp_proto::server::{Event, Notification};
 use mcp_proto::tap::TapRecord;
 
-use super::entries::{About, Failed, Interest};
-use super::share::Update;
+use super::flavor::{About, Failed, StoredCode, Update};
+use super::share::Shareable;
 use super::{Flavor, Router, Sharing};
 
 /// Updates of a router from inside its handlers.
@@ -26,16 +26,11 @@ use super::{Flavor, Router, Sharing};
 /// Updates of a [nested](super::Router::nest) router apply to the outer router, which contains its entries. An update
 /// that panics is [reported](super::Router::on_failure), and the other updates are applied. Updates that an update
 /// schedules are applied after the next call.
+#[derive(Clone)]
 pub struct RouterUpdates<F: Flavor>(pub(super) ChangeQueue<ScheduledUpdate<F>>);
 
 /// Stored update of a router of the flavour `F`.
-pub(super) type ScheduledUpdate<F> = <<F as Flavor>::Sharing as Sharing>::Update<F>;
-
-impl<F: Flavor> Clone for RouterUpdates<F> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+pub(super) type ScheduledUpdate<F> = StoredCode<F, Update<F>>;
 
 impl<F: Flavor> fmt::Debug for RouterUpdates<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,39 +143,34 @@ impl<C> fmt::Debug for ChangeQueue<C> {
 
 impl<F: Flavor> RouterUpdates<F> {
     /// Schedules an update of the router.
-    pub fn schedule(&self, update: impl FnOnce(&mut Router<F>) + Update<F>) {
-        self.0.push(update.store());
+    ///
+    /// It runs once. On a router of [`Shared`](super::Shared) handlers it is `Send`.
+    pub fn schedule<U: FnOnce(&mut Router<F>)>(&self, update: U)
+    where
+        Mutex<Option<U>>: Shareable<F::Sharing>,
+    {
+        self.0.push(Mutex::new(Some(update)).store::<Update<F>>(|update, router, ()| {
+            let update = lock(update).take();
+            update.into_iter().for_each(|update| update(router));
+        }));
     }
 }
 
 // Callbacks of routers for what a server learns beside calls.
 
 /// The callbacks that were set.
+#[derive(Clone)]
 pub(super) struct Observers<S: Sharing> {
-    pub(super) on_interest: Option<S::Callback<Interest>>,
-    pub(super) on_failure: Option<S::Callback<Failed>>,
-    pub(super) on_notification: Option<S::Callback<About<Notification>>>,
-    pub(super) on_diagnostic: Option<S::Callback<About<Diagnostic>>>,
-    pub(super) on_tap: Option<S::Callback<About<TapRecord>>>,
+    pub(super) on_interest: Option<S::Stored<About<Event>>>,
+    pub(super) on_failure: Option<S::Stored<Failed>>,
+    pub(super) on_notification: Option<S::Stored<About<Notification>>>,
+    pub(super) on_diagnostic: Option<S::Stored<About<Diagnostic>>>,
+    pub(super) on_tap: Option<S::Stored<About<TapRecord>>>,
     #[cfg(feature = "http")]
-    pub(super) on_head: Option<S::Callback<About<HeadRecord>>>,
+    pub(super) on_head: Option<S::Stored<About<HeadRecord>>>,
 }
 
-// Not derived: the marker itself is neither `Clone` nor `Default`.
-impl<S: Sharing> Clone for Observers<S> {
-    fn clone(&self) -> Self {
-        Self {
-            on_interest: self.on_interest.clone(),
-            on_failure: self.on_failure.clone(),
-            on_notification: self.on_notification.clone(),
-            on_diagnostic: self.on_diagnostic.clone(),
-            on_tap: self.on_tap.clone(),
-            #[cfg(feature = "http")]
-            on_head: self.on_head.clone(),
-        }
-    }
-}
-
+// Not derived: the marker itself is not `Default`.
 impl<S: Sharing> Default for Observers<S> {
     fn default() -> Self {
         Self {
@@ -199,21 +189,21 @@ impl<F: Flavor> Router<F> {
     /// Takes a notification that the engine does not handle; see [`Handler::notification`](crate::server::Handler::notification).
     pub fn handle_notification(&self, notification: &Notification) {
         if let Some(observer) = &self.state.load().observers.on_notification {
-            observer(notification);
+            observer(&mut (), notification);
         }
     }
 
     /// Takes a deviation of a client; see [`Handler::diagnostic`](crate::server::Handler::diagnostic).
     pub fn handle_diagnostic(&self, diagnostic: &Diagnostic) {
         if let Some(observer) = &self.state.load().observers.on_diagnostic {
-            observer(diagnostic);
+            observer(&mut (), diagnostic);
         }
     }
 
     /// Takes a copy of a message; see [`Handler::tap`](crate::server::Handler::tap).
     pub fn handle_tap(&self, record: &TapRecord) {
         if let Some(observer) = &self.state.load().observers.on_tap {
-            observer(record);
+            observer(&mut (), record);
         }
     }
 
@@ -221,7 +211,7 @@ impl<F: Flavor> Router<F> {
     #[cfg(feature = "http")]
     pub fn handle_head(&self, record: &HeadRecord) {
         if let Some(observer) = &self.state.load().observers.on_head {
-            observer(record);
+            observer(&mut (), record);
         }
     }
 }

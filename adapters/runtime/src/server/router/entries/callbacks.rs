@@ -2,54 +2,27 @@
 
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
-use mcp_proto::server::{Call, Notification};
+use mcp_proto::router::Hook;
+use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Capability, Diagnostic, RpcError};
 
-use super::{FallbackKind, Flavor, Functions, Futures, Router, Sharing};
+use super::{FallbackKind, Flavor, Functions, Futures, Router, Sharing, function};
 use crate::server::cx::{Answered, AsyncCx, Cx};
 use crate::server::handler::HandlerFailure;
-use crate::server::router::flavor::Notice;
+use crate::server::router::flavor::{About, Failed, HookCall};
 use crate::server::router::layer::Middleware;
-use crate::server::router::share::{CallbackRole, FunctionRole, FutureRole, HookRole, NoticeFor, Shareable};
+use crate::server::router::share::{Shareable, ShareableFuture};
 
-/// Notices for callbacks of the type `Fn(&T)`.
-pub struct About<T>(core::marker::PhantomData<T>);
-
-/// The first subscription of a URI, or the end of the last one.
-pub enum Interest {}
-
-/// A failure of a handler.
-pub enum Failed {}
-
-impl<T: 'static> Notice for About<T> {
-    type Of<'a> = &'a T;
-}
-
-impl Notice for Interest {
-    type Of<'a> = (&'a str, bool);
-}
-
-impl Notice for Failed {
-    type Of<'a> = (&'a Call, &'a HandlerFailure);
-}
-
-impl<T: 'static, H: Fn(&T)> NoticeFor<H> for About<T> {
-    fn tell(callback: &H, notice: &T) {
-        callback(notice);
-    }
-}
-
-impl<H: Fn(&str, bool)> NoticeFor<H> for Interest {
-    fn tell(callback: &H, (uri, is_wanted): (&str, bool)) {
-        callback(uri, is_wanted);
-    }
-}
-
-impl<H: Fn(&Call, &HandlerFailure)> NoticeFor<H> for Failed {
-    fn tell(callback: &H, (call, failure): (&Call, &HandlerFailure)) {
-        callback(call, failure);
-    }
+/// Returns the stored form of a hook.
+pub(super) fn hook<S: Sharing>(hook: impl Hook + Shareable<S>) -> S::Stored<HookCall> {
+    hook.store::<HookCall>(|hook, (), (context, outcome)| match outcome {
+        None => hook.before_call(context),
+        Some(outcome) => {
+            hook.after_call(context, outcome);
+            Ok(())
+        }
+    })
 }
 
 /// Registration of hooks and callbacks.
@@ -57,8 +30,8 @@ impl<F: Flavor> Router<F> {
     /// Adds a hook that observes the calls of entries and lists.
     ///
     /// Calls that reach the fallback are not observed.
-    pub fn hook(&mut self, hook: impl Shareable<F::Sharing, HookRole>) -> &mut Self {
-        self.add_middleware(Middleware::Hook(hook.share()))
+    pub fn hook(&mut self, hook: impl Hook + Shareable<F::Sharing>) -> &mut Self {
+        self.add_middleware(Middleware::Hook(self::hook::<F::Sharing>(hook)))
     }
 
     /// Enables subscriptions to resources (RES-010).
@@ -67,12 +40,14 @@ impl<F: Flavor> Router<F> {
     /// one has left. In a server with several shards, each shard calls it.
     ///
     /// The application publishes changes with [`Cx::publish`] or through a handle of the server.
-    pub fn subscriptions(
-        &mut self,
-        interest: impl Fn(&str, bool) + Shareable<F::Sharing, CallbackRole<Interest>>,
-    ) -> &mut Self {
+    pub fn subscriptions(&mut self, interest: impl Fn(&str, bool) + Shareable<F::Sharing>) -> &mut Self {
         self.state_mut().core.declare(Capability::ResourceSubscriptions);
-        self.state_mut().observers.on_interest = Some(interest.share());
+        self.state_mut().observers.on_interest =
+            Some(interest.store::<About<Event>>(|interest, (), event| {
+                if let Event::ResourceInterest { uri, is_subscribed } = event {
+                    interest(uri, *is_subscribed);
+                }
+            }));
         self
     }
 
@@ -82,9 +57,10 @@ impl<F: Flavor> Router<F> {
     /// Clients do not see them. Without a callback, failures are written to stderr.
     pub fn on_failure(
         &mut self,
-        on_failure: impl Fn(&Call, &HandlerFailure) + Shareable<F::Sharing, CallbackRole<Failed>>,
+        on_failure: impl Fn(&Call, &HandlerFailure) + Shareable<F::Sharing>,
     ) -> &mut Self {
-        self.state_mut().observers.on_failure = Some(on_failure.share());
+        self.state_mut().observers.on_failure =
+            Some(on_failure.store::<Failed>(|told, (), (call, failure)| told(call, failure)));
         self
     }
 
@@ -92,9 +68,10 @@ impl<F: Flavor> Router<F> {
     /// `notifications/roots/list_changed`. Without one they are ignored.
     pub fn on_notification(
         &mut self,
-        on_notification: impl Fn(&Notification) + Shareable<F::Sharing, CallbackRole<About<Notification>>>,
+        on_notification: impl Fn(&Notification) + Shareable<F::Sharing>,
     ) -> &mut Self {
-        self.state_mut().observers.on_notification = Some(on_notification.share());
+        self.state_mut().observers.on_notification =
+            Some(on_notification.store::<About<Notification>>(|told, (), notification| told(notification)));
         self
     }
 
@@ -102,30 +79,26 @@ impl<F: Flavor> Router<F> {
     /// without a description.
     pub fn on_diagnostic(
         &mut self,
-        on_diagnostic: impl Fn(&Diagnostic) + Shareable<F::Sharing, CallbackRole<About<Diagnostic>>>,
+        on_diagnostic: impl Fn(&Diagnostic) + Shareable<F::Sharing>,
     ) -> &mut Self {
-        self.state_mut().observers.on_diagnostic = Some(on_diagnostic.share());
+        self.state_mut().observers.on_diagnostic =
+            Some(on_diagnostic.store::<About<Diagnostic>>(|told, (), diagnostic| told(diagnostic)));
         self
     }
 
     /// Sets a callback for copies of the messages, received and sent. Only
     /// [`Limits::tap_records`](mcp_proto::Limits) of the configuration enables it.
-    pub fn on_tap(
-        &mut self,
-        on_tap: impl Fn(&TapRecord) + Shareable<F::Sharing, CallbackRole<About<TapRecord>>>,
-    ) -> &mut Self {
-        self.state_mut().observers.on_tap = Some(on_tap.share());
+    pub fn on_tap(&mut self, on_tap: impl Fn(&TapRecord) + Shareable<F::Sharing>) -> &mut Self {
+        self.state_mut().observers.on_tap = Some(on_tap.store::<About<TapRecord>>(|told, (), tap| told(tap)));
         self
     }
 
     /// Sets a callback for the heads of HTTP requests and responses, without their secrets. Only `tap_heads` of
     /// `HttpServer` enables it.
     #[cfg(feature = "http")]
-    pub fn on_head(
-        &mut self,
-        on_head: impl Fn(&HeadRecord) + Shareable<F::Sharing, CallbackRole<About<HeadRecord>>>,
-    ) -> &mut Self {
-        self.state_mut().observers.on_head = Some(on_head.share());
+    pub fn on_head(&mut self, on_head: impl Fn(&HeadRecord) + Shareable<F::Sharing>) -> &mut Self {
+        self.state_mut().observers.on_head =
+            Some(on_head.store::<About<HeadRecord>>(|told, (), head| told(head)));
         self
     }
 }
@@ -139,10 +112,9 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     /// others itself.
     pub fn fallback(
         &mut self,
-        handler: impl Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>
-        + Shareable<S, FunctionRole<FallbackKind>>,
+        handler: impl Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError> + Shareable<S>,
     ) -> &mut Self {
-        self.state_mut().fallback = Some(handler.share());
+        self.state_mut().fallback = Some(function::<S, FallbackKind>(handler));
         self
     }
 }
@@ -157,9 +129,9 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn fallback(
         &mut self,
         handler: impl AsyncFn(&mut AsyncCx, &Call) -> Result<Answered, RpcError>
-        + Shareable<S, FutureRole<FallbackKind>>,
+        + ShareableFuture<S, FallbackKind>,
     ) -> &mut Self {
-        self.state_mut().fallback = Some(handler.share());
+        self.state_mut().fallback = Some(handler.store_future());
         self
     }
 }

@@ -3,7 +3,6 @@
 //! A closure gets its type from the `Fn` bound of the method that takes it; [`Shareable`] adds what the threads of the router
 //! require.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 
@@ -20,15 +19,14 @@ use serde::de::DeserializeOwned;
 use super::Router;
 use super::answer::{EntryResult, HandlerResult, misrouted_error};
 use super::flavor::{
-    EntryCall, FallbackCall, Flavor, Functions, Futures, Request, Shared, Sharing, StoredHandler,
+    EntryCall, FallbackCall, Flavor, Function, Functions, Futures, HookCall, Request, Shared, Sharing,
+    Starter, StoredHandler,
 };
 use super::layer::Middleware;
-use super::share::{FunctionRole, FutureRole, Shareable};
+use super::share::{Shareable, ShareableFuture};
 use crate::server::cx::{Answered, AsyncCx, Cx};
 
 mod callbacks;
-
-pub use callbacks::{About, Failed, Interest};
 
 /// [`ToolArguments`], on the router of an adapter.
 #[cfg_attr(
@@ -60,11 +58,9 @@ impl<A: ToolArguments, Adapter> ArgumentsOn<Adapter> for A {}
 /// A kind of handlers, by the request that they answer.
 pub trait Kind: 'static {
     /// The request.
-    type Request: Request;
+    type Request: for<'a> Request<Of<'a>: Copy + Send>;
     /// Argument of the handler, after the context.
     type Arguments<'a>: 'a;
-    /// Part of the request that encoding the outcome needs.
-    type Subject<'a>: Send + 'a;
     /// Return type of the handler.
     type Output: 'static;
 
@@ -73,13 +69,15 @@ pub trait Kind: 'static {
     /// # Errors
     ///
     /// The outcome, if the handler cannot run.
-    #[expect(clippy::type_complexity, reason = "the associated types of this trait and of the request")]
     fn decode(
         request: <Self::Request as Request>::Of<'_>,
-    ) -> Result<(Self::Arguments<'_>, Self::Subject<'_>), <Self::Request as Request>::Outcome>;
+    ) -> Result<Self::Arguments<'_>, <Self::Request as Request>::Outcome>;
 
     /// Returns the outcome.
-    fn encode(output: Self::Output, subject: Self::Subject<'_>) -> <Self::Request as Request>::Outcome;
+    fn encode(
+        output: Self::Output,
+        request: <Self::Request as Request>::Of<'_>,
+    ) -> <Self::Request as Request>::Outcome;
 }
 
 /// Handlers of tools, from `A` to `T`.
@@ -100,18 +98,14 @@ pub enum FallbackKind {}
 impl<A: DeserializeOwned + 'static, T: IntoToolResult + 'static> Kind for ToolKind<A, T> {
     type Request = EntryCall;
     type Arguments<'a> = A;
-    type Subject<'a> = ();
     type Output = T;
 
-    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<(Self::Arguments<'_>, ()), HandlerResult> {
+    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<Self::Arguments<'_>, HandlerResult> {
         let CallTarget::Tool(target) = target else { return Err(Err(misrouted_error().into())) };
-        match target.parse::<A>() {
-            Ok(arguments) => Ok((arguments, ())),
-            Err(invalid) => Err(invalid.into_result().map(EntryResult::Tool)),
-        }
+        target.parse::<A>().map_err(|invalid| invalid.into_result().map(EntryResult::Tool))
     }
 
-    fn encode(output: T, (): ()) -> HandlerResult {
+    fn encode(output: T, _: <EntryCall as Request>::Of<'_>) -> HandlerResult {
         output.into_tool_result().map(EntryResult::Tool)
     }
 }
@@ -119,19 +113,17 @@ impl<A: DeserializeOwned + 'static, T: IntoToolResult + 'static> Kind for ToolKi
 impl<T: IntoReadResult + 'static> Kind for ResourceKind<T> {
     type Request = EntryCall;
     type Arguments<'a> = &'a ResourceTarget<'a>;
-    type Subject<'a> = &'a ResourceTarget<'a>;
     type Output = T;
 
-    fn decode(
-        target: <EntryCall as Request>::Of<'_>,
-    ) -> Result<(Self::Arguments<'_>, Self::Subject<'_>), HandlerResult> {
+    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<Self::Arguments<'_>, HandlerResult> {
         match target {
-            CallTarget::Resource(target) => Ok((target, target)),
+            CallTarget::Resource(target) => Ok(target),
             _ => Err(Err(misrouted_error().into())),
         }
     }
 
-    fn encode(output: T, target: &ResourceTarget<'_>) -> HandlerResult {
+    fn encode(output: T, target: <EntryCall as Request>::Of<'_>) -> HandlerResult {
+        let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
         output.into_read_result(&target.uri, target.mime_type).map(EntryResult::Resource)
     }
 }
@@ -139,15 +131,14 @@ impl<T: IntoReadResult + 'static> Kind for ResourceKind<T> {
 impl<A: DeserializeOwned + 'static, T: IntoPromptResult + 'static> Kind for PromptKind<A, T> {
     type Request = EntryCall;
     type Arguments<'a> = A;
-    type Subject<'a> = ();
     type Output = T;
 
-    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<(Self::Arguments<'_>, ()), HandlerResult> {
+    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<Self::Arguments<'_>, HandlerResult> {
         let CallTarget::Prompt(target) = target else { return Err(Err(misrouted_error().into())) };
-        target.parse::<A>().map(|arguments| (arguments, ())).map_err(|error| Err(error.into()))
+        target.parse::<A>().map_err(|error| Err(error.into()))
     }
 
-    fn encode(output: T, (): ()) -> HandlerResult {
+    fn encode(output: T, _: <EntryCall as Request>::Of<'_>) -> HandlerResult {
         output.into_prompt_result().map(EntryResult::Prompt)
     }
 }
@@ -155,17 +146,16 @@ impl<A: DeserializeOwned + 'static, T: IntoPromptResult + 'static> Kind for Prom
 impl<T: IntoCompletion + 'static> Kind for CompletionKind<T> {
     type Request = EntryCall;
     type Arguments<'a> = &'a CompletionTarget<'a>;
-    type Subject<'a> = ();
     type Output = T;
 
-    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<(Self::Arguments<'_>, ()), HandlerResult> {
+    fn decode(target: <EntryCall as Request>::Of<'_>) -> Result<Self::Arguments<'_>, HandlerResult> {
         match target {
-            CallTarget::Completion(target) => Ok((target, ())),
+            CallTarget::Completion(target) => Ok(target),
             _ => Err(Err(misrouted_error().into())),
         }
     }
 
-    fn encode(output: T, (): ()) -> HandlerResult {
+    fn encode(output: T, _: <EntryCall as Request>::Of<'_>) -> HandlerResult {
         output.into_completion().map(EntryResult::Completion)
     }
 }
@@ -173,16 +163,25 @@ impl<T: IntoCompletion + 'static> Kind for CompletionKind<T> {
 impl Kind for FallbackKind {
     type Request = FallbackCall;
     type Arguments<'a> = &'a Call;
-    type Subject<'a> = ();
     type Output = Result<Answered, RpcError>;
 
-    fn decode(call: <FallbackCall as Request>::Of<'_>) -> Result<(&Call, ()), Self::Output> {
-        Ok((call, ()))
+    fn decode(call: <FallbackCall as Request>::Of<'_>) -> Result<&Call, Self::Output> {
+        Ok(call)
     }
 
-    fn encode(output: Self::Output, (): ()) -> Self::Output {
+    fn encode(output: Self::Output, _: &Call) -> Self::Output {
         output
     }
+}
+
+/// Returns the stored form of a function.
+fn function<S: Sharing, K: Kind>(
+    handler: impl Fn(&mut Cx<'_>, K::Arguments<'_>) -> K::Output + Shareable<S>,
+) -> S::Stored<Function<K::Request>> {
+    handler.store::<Function<K::Request>>(|handler, cx, request| match K::decode(request) {
+        Ok(arguments) => K::encode(handler(cx, arguments), request),
+        Err(outcome) => outcome,
+    })
 }
 
 /// Registration of functions: `Fn`, which need not be `Send` if they stay on one thread.
@@ -196,13 +195,13 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     pub fn tool<A, T>(
         &mut self,
         name: &str,
-        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S, FunctionRole<ToolKind<A, T>>>,
+        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S>,
     ) -> ToolEntry<'_>
     where
         A: ArgumentsOn<R> + 'static,
         T: IntoToolResult + 'static,
     {
-        self.add_tool(A::tool(name), T::output_schema(), handler.share())
+        self.add_tool(A::tool(name), T::output_schema(), function::<S, ToolKind<A, T>>(handler))
     }
 
     /// Adds a tool whose schema is known only at run time.
@@ -212,13 +211,13 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     pub fn tool_with<A, T>(
         &mut self,
         tool: Tool,
-        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S, FunctionRole<ToolKind<A, T>>>,
+        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S>,
     ) -> &mut Self
     where
         A: UntypedArguments + 'static,
         T: IntoToolResult + 'static,
     {
-        self.add_tool(tool, T::output_schema(), handler.share());
+        self.add_tool(tool, T::output_schema(), function::<S, ToolKind<A, T>>(handler));
         self
     }
 
@@ -226,10 +225,9 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     pub fn resource<T: IntoReadResult + 'static>(
         &mut self,
         resource: Resource,
-        handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S, FunctionRole<ResourceKind<T>>>,
+        handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_resource(resource, handler.share());
-        self
+        self.add_resource(resource, function::<S, ResourceKind<T>>(handler))
     }
 
     /// Adds a resource template. Its resources are read by URIs that match the template.
@@ -238,24 +236,22 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     pub fn resource_template<T: IntoReadResult + 'static>(
         &mut self,
         template: ResourceTemplate,
-        handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S, FunctionRole<ResourceKind<T>>>,
+        handler: impl Fn(&mut Cx<'_>, &ResourceTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_resource_template(template, handler.share());
-        self
+        self.add_resource_template(template, function::<S, ResourceKind<T>>(handler))
     }
 
     /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`.
     pub fn prompt<A, T>(
         &mut self,
         prompt: Prompt,
-        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S, FunctionRole<PromptKind<A, T>>>,
+        handler: impl Fn(&mut Cx<'_>, A) -> T + Shareable<S>,
     ) -> &mut Self
     where
         A: DeserializeOwned + 'static,
         T: IntoPromptResult + 'static,
     {
-        self.add_prompt(prompt, handler.share());
-        self
+        self.add_prompt(prompt, function::<S, PromptKind<A, T>>(handler))
     }
 
     /// Adds the completion of an argument of a prompt, or of a variable of a template. That must be registered
@@ -264,10 +260,9 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
         &mut self,
         reference: impl Into<CompletionReference<'r>>,
         argument: &str,
-        handler: impl Fn(&mut Cx<'_>, &CompletionTarget<'_>) -> T + Shareable<S, FunctionRole<CompletionKind<T>>>,
+        handler: impl Fn(&mut Cx<'_>, &CompletionTarget<'_>) -> T + Shareable<S>,
     ) -> &mut Self {
-        self.add_completion(reference.into(), argument, handler.share());
-        self
+        self.add_completion(reference.into(), argument, function::<S, CompletionKind<T>>(handler))
     }
 }
 
@@ -288,13 +283,13 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         name: &str,
         handler: impl AsyncFn(&mut AsyncCx, A) -> T // `CallToolResult<'static>`, not `CallToolResult`
-        + Shareable<S, FutureRole<ToolKind<A, T>>>,
+        + ShareableFuture<S, ToolKind<A, T>>,
     ) -> ToolEntry<'_>
     where
         A: ArgumentsOn<R> + 'static,
         T: IntoToolResult + 'static,
     {
-        self.add_tool(A::tool(name), T::output_schema(), handler.share())
+        self.add_tool(A::tool(name), T::output_schema(), handler.store_future())
     }
 
     /// Adds a tool whose schema is known only at run time.
@@ -305,13 +300,13 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         tool: Tool,
         handler: impl AsyncFn(&mut AsyncCx, A) -> T // `CallToolResult<'static>`, not `CallToolResult`
-        + Shareable<S, FutureRole<ToolKind<A, T>>>,
+        + ShareableFuture<S, ToolKind<A, T>>,
     ) -> &mut Self
     where
         A: UntypedArguments + 'static,
         T: IntoToolResult + 'static,
     {
-        self.add_tool(tool, T::output_schema(), handler.share());
+        self.add_tool(tool, T::output_schema(), handler.store_future());
         self
     }
 
@@ -320,10 +315,9 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         resource: Resource,
         handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
-        + Shareable<S, FutureRole<ResourceKind<T>>>,
+        + ShareableFuture<S, ResourceKind<T>>,
     ) -> &mut Self {
-        self.add_resource(resource, handler.share());
-        self
+        self.add_resource(resource, handler.store_future())
     }
 
     /// Adds a resource template. Its resources are read by URIs that match the template.
@@ -333,10 +327,9 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         template: ResourceTemplate,
         handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
-        + Shareable<S, FutureRole<ResourceKind<T>>>,
+        + ShareableFuture<S, ResourceKind<T>>,
     ) -> &mut Self {
-        self.add_resource_template(template, handler.share());
-        self
+        self.add_resource_template(template, handler.store_future())
     }
 
     /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`. An `async fn`
@@ -345,14 +338,13 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         prompt: Prompt,
         handler: impl AsyncFn(&mut AsyncCx, A) -> T // `PromptMessage<'static>`, not `PromptMessage`
-        + Shareable<S, FutureRole<PromptKind<A, T>>>,
+        + ShareableFuture<S, PromptKind<A, T>>,
     ) -> &mut Self
     where
         A: DeserializeOwned + 'static,
         T: IntoPromptResult + 'static,
     {
-        self.add_prompt(prompt, handler.share());
-        self
+        self.add_prompt(prompt, handler.store_future())
     }
 
     /// Adds the completion of an argument of a prompt, or of a variable of a template. That must be registered
@@ -361,11 +353,9 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
         &mut self,
         reference: impl Into<CompletionReference<'r>>,
         argument: &str,
-        handler: impl AsyncFn(&mut AsyncCx, &CompletionTarget<'_>) -> T
-        + Shareable<S, FutureRole<CompletionKind<T>>>,
+        handler: impl AsyncFn(&mut AsyncCx, &CompletionTarget<'_>) -> T + ShareableFuture<S, CompletionKind<T>>,
     ) -> &mut Self {
-        self.add_completion(reference.into(), argument, handler.share());
-        self
+        self.add_completion(reference.into(), argument, handler.store_future())
     }
 }
 
@@ -389,19 +379,19 @@ impl<F: Flavor> Router<F> {
         }
     }
 
-    fn add_resource(&mut self, resource: Resource, handler: StoredHandler<F>) {
+    fn add_resource(&mut self, resource: Resource, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.resource(resource, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
-    fn add_resource_template(&mut self, template: ResourceTemplate, handler: StoredHandler<F>) {
+    fn add_resource_template(&mut self, template: ResourceTemplate, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.resource_template(template, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
-    fn add_prompt(&mut self, prompt: Prompt, handler: StoredHandler<F>) {
+    fn add_prompt(&mut self, prompt: Prompt, handler: StoredHandler<F>) -> &mut Self {
         let added = self.state_mut().core.prompt(prompt, handler).map(drop);
-        self.record(added);
+        self.record(added)
     }
 
     fn add_completion(
@@ -409,9 +399,9 @@ impl<F: Flavor> Router<F> {
         reference: CompletionReference<'_>,
         argument: &str,
         handler: StoredHandler<F>,
-    ) {
+    ) -> &mut Self {
         let added = self.state_mut().core.completion(reference, argument, handler);
-        self.record(added);
+        self.record(added)
     }
 }
 
@@ -526,7 +516,8 @@ pub trait RegisterFunctions {
 
     /// Adds a hook that observes the calls of entries and lists.
     fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
-        let hook = <Self::Flavor as Flavor>::Sharing::hook(Arc::new(hook));
+        let hook = callbacks::hook::<Shared>(hook);
+        let hook = <Self::Flavor as Flavor>::Sharing::from_shared::<HookCall>(hook);
         self.as_router().add_middleware(Middleware::Hook(hook));
         self
     }
@@ -542,9 +533,9 @@ impl<F: Flavor> RegisterFunctions for Router<F> {
 
 /// Returns the handler of the flavour `F` that runs a function.
 fn stored<F: Flavor, K: Kind<Request = EntryCall>>(
-    handler: impl Shareable<Shared, FunctionRole<K>>,
+    handler: impl Fn(&mut Cx<'_>, K::Arguments<'_>) -> K::Output + Send + Sync + 'static,
 ) -> StoredHandler<F> {
-    F::from_function(handler.share())
+    F::from_function(function::<Shared, K>(handler))
 }
 
 // Tools whose handlers are functions that may block, on routers of futures.
@@ -569,8 +560,8 @@ impl<R: BlockingPool + 'static, S: Sharing> Router<Futures<R, S>> {
         T: IntoToolResult + 'static,
     {
         let handler = Arc::new(handler);
-        let stored = S::starter(Arc::new(move |cx, target| {
-            Box::pin(run_tool::<R, A, T>(handler.clone(), cx, target))
+        let stored = S::from_shared::<Starter<S, EntryCall>>(Arc::new(move |cx, target| {
+            S::start(run_tool::<R, A, T>(handler.clone(), cx, target))
         }));
         self.add_tool(A::tool(name), T::output_schema(), stored)
     }
