@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
@@ -15,7 +14,7 @@ use mcp_proto::model::{
     ListRootsResult,
 };
 use mcp_proto::{RawJson, RpcError};
-use mcp_std::catch_async;
+use mcp_std::{catch, catch_async};
 
 use crate::client::{Callback, CallbackKey, CallbackReply, ClientHandler, DeferredHandler, no_handler_error};
 use crate::runtime::FutureSet;
@@ -152,10 +151,10 @@ pub fn async_handler<H: AsyncClientHandler>(handler: H) -> impl ClientHandler {
 }
 
 /// Adapter from [`AsyncClientHandler`] to [`ClientHandler`], with the queued and running callbacks.
-struct AsyncHandlerAdapter<H, S, F> {
+struct AsyncHandlerAdapter<H, F> {
     handler: Arc<H>,
     /// Creates the future that answers a callback.
-    start: S,
+    start: fn(Arc<H>, Callback) -> F,
     /// Callbacks without a future yet. `dispatch` only queues them, because it has no waker; `poll` starts them.
     queued: VecDeque<(CallbackKey, Callback)>,
     running: FutureSet<F, CallbackKey>,
@@ -182,10 +181,9 @@ async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback) -> O
     })
 }
 
-impl<H, S, F> DeferredHandler for AsyncHandlerAdapter<H, S, F>
+impl<H, F> DeferredHandler for AsyncHandlerAdapter<H, F>
 where
     H: AsyncClientHandler,
-    S: Fn(Arc<H>, Callback) -> F,
     F: Future<Output = Option<CallbackReply>>,
 {
     fn dispatch(&mut self, callback: Callback) {
@@ -194,7 +192,7 @@ where
             (Callback::RequestCancelled(request), _) => CallbackKey::Request(*request),
             (_, Some(key)) => return self.queued.push_back((key, callback)),
             (_, None) => {
-                let _ = callback.dispatch(self.handler.notifications());
+                let _ = catch(|| callback.dispatch(self.handler.notifications()));
                 return;
             }
         };
@@ -231,20 +229,13 @@ where
     }
 }
 
-impl<H, S, F> ClientHandler for AsyncHandlerAdapter<H, S, F>
+impl<H, F> ClientHandler for AsyncHandlerAdapter<H, F>
 where
     H: AsyncClientHandler,
-    S: Fn(Arc<H>, Callback) -> F,
     F: Future<Output = Option<CallbackReply>>,
 {
     fn deferred(&mut self) -> Option<&mut dyn DeferredHandler> {
         Some(self)
-    }
-}
-
-impl<H, S, F> fmt::Debug for AsyncHandlerAdapter<H, S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncHandlerAdapter").finish_non_exhaustive()
     }
 }
 
