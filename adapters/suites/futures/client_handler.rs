@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use futures_lite::future::{or, poll_once, zip};
 use mcp_blocking::{Call, Cx};
-use mcp_proto::client::ServerRequest;
+use mcp_proto::client::{Notification, ServerRequest};
 use mcp_proto::model::{
     CallToolResult, ElicitParams, ElicitResult, ElicitSchema, ListRootsResult, Map, Root,
 };
@@ -23,7 +23,7 @@ use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Era, Limits, R
 use mcp_std::io::Socket;
 use serde_json::{Value, json};
 
-use crate::adapter::package::{AsyncClientHandler, Client, Error, async_handler};
+use crate::adapter::package::{AsyncClientHandler, Client, ClientHandler, Error, async_handler};
 use crate::adapter::{AsyncStream, async_stream, block_on_reactor as block_on, sleep};
 use crate::support::{ERAS, NoteLog, client_config, server_config, text, version_set, with_timeout};
 
@@ -328,6 +328,40 @@ fn server_requests_are_bounded_and_cancellable() {
                 (Some(7), Some(-32603))
             );
             assert_eq!(open.load(Ordering::SeqCst), 0);
+            client.close().await.unwrap();
+        });
+    });
+}
+
+/// Notes the notifications that it gets, and panics at some.
+struct NotingHandler(NoteLog);
+
+impl AsyncClientHandler for NotingHandler {
+    fn notifications(&self) -> &dyn ClientHandler {
+        self
+    }
+}
+
+impl ClientHandler for NotingHandler {
+    fn notification(&self, notification: &Notification) {
+        self.0.record(&*notification.method);
+        assert_ne!(notification.method, "mine/panics", "on purpose");
+    }
+}
+
+#[test]
+fn handler_of_notifications_gets_what_needs_no_answer() {
+    with_timeout(|| {
+        block_on(async {
+            let (far, mut server, _read) = raw_server();
+            let notes = NoteLog::default();
+            let handler = async_handler(NotingHandler(notes.clone()));
+            let client =
+                Client::options(eliciting_config(Era::Legacy)).handler(handler).connect(far).await.unwrap();
+            let told = ["mine/first", "mine/panics", "mine/last"];
+            send_messages(&mut server, &told.map(|method| json!({"jsonrpc": "2.0", "method": method})));
+            client.ping().await.unwrap();
+            assert_eq!(notes.take(), told);
             client.close().await.unwrap();
         });
     });

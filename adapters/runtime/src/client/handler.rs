@@ -77,7 +77,7 @@ impl Callback {
     ///
     /// A panic is caught. A panic in `request` or `input` is answered with an internal error.
     #[expect(deprecated, reason = "supported until its removal")]
-    pub fn dispatch(self, handler: &mut dyn ClientHandler) -> Option<CallbackReply> {
+    pub fn dispatch(self, handler: &dyn ClientHandler) -> Option<CallbackReply> {
         // The panic hook has reported the panic.
         let _ = match self {
             Self::Request(request) => {
@@ -129,30 +129,33 @@ impl Callback {
             Some(deferred) if self.expects_reply() && deferred.open_count() >= max_open => {
                 self.refuse(RpcError::internal("too many questions are open"))
             }
-            Some(deferred) => deferred.dispatch(self)?.dispatch(handler),
+            Some(deferred) => {
+                deferred.dispatch(self);
+                None
+            }
         }
     }
 
     /// Returns the reply that refuses this callback with `error`, or `None` if no reply is expected.
     #[must_use]
     pub fn refuse(self, error: RpcError) -> Option<CallbackReply> {
-        match self {
-            Self::Request(request) => Some(CallbackReply::Request(request.id, Err(error))),
-            Self::Input(input) => Some(CallbackReply::Input(input.id, Err(error))),
-            #[cfg(feature = "http")]
-            Self::Challenge(challenge) => Some(CallbackReply::Challenge(challenge.exchange, None)),
-            _ => None,
-        }
+        self.key().map(|key| key.refuse(error))
     }
 
     /// Returns whether the server or the transport waits for a reply.
     #[must_use]
     pub const fn expects_reply(&self) -> bool {
+        self.key().is_some()
+    }
+
+    /// Returns the key of a callback that expects a reply.
+    pub(crate) const fn key(&self) -> Option<CallbackKey> {
         match self {
-            Self::Request(_) | Self::Input(_) => true,
+            Self::Request(request) => Some(CallbackKey::Request(request.id)),
+            Self::Input(input) => Some(CallbackKey::Input(input.id)),
             #[cfg(feature = "http")]
-            Self::Challenge(_) => true,
-            _ => false,
+            Self::Challenge(challenge) => Some(CallbackKey::Challenge(challenge.exchange)),
+            _ => None,
         }
     }
 
@@ -168,6 +171,27 @@ impl Callback {
                 Self::Tap(record) => record.bytes.len(),
                 _ => 0,
             }
+    }
+}
+
+/// The key of a callback that expects a reply, by which it is cancelled or refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallbackKey {
+    Request(CallId),
+    Input(InputId),
+    #[cfg(feature = "http")]
+    Challenge(ExchangeId),
+}
+
+impl CallbackKey {
+    /// Returns the reply that refuses the callback with `error`.
+    pub(crate) fn refuse(self, error: RpcError) -> CallbackReply {
+        match self {
+            Self::Request(request) => CallbackReply::Request(request, Err(error)),
+            Self::Input(input) => CallbackReply::Input(input, Err(error)),
+            #[cfg(feature = "http")]
+            Self::Challenge(exchange) => CallbackReply::Challenge(exchange, None),
+        }
     }
 }
 
@@ -196,11 +220,8 @@ pub enum HandlerSlot {
 ///
 /// Adapters with futures create it and return it from [`ClientHandler::deferred`]. Applications do not need it.
 pub trait DeferredHandler {
-    /// Defers a callback: queues it for [`poll`](Self::poll) if it expects a reply, or cancels the open callback that
-    /// it names.
-    ///
-    /// Returns all other callbacks, which the caller runs.
-    fn dispatch(&mut self, callback: Callback) -> Option<Callback>;
+    /// Queues a callback for [`poll`](Self::poll) if it expects a reply, cancels the open callback that it names, or runs it.
+    fn dispatch(&mut self, callback: Callback);
 
     /// Returns the next reply. Without one, arranges for `waker` to be woken when there is work.
     fn poll(&mut self, waker: &Waker) -> Option<CallbackReply>;
@@ -294,7 +315,7 @@ pub trait ClientHandler {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
             InputRequest::CreateMessage(params) => self.sample(params).map(Into::into),
             InputRequest::ListRoots(_) => self.roots().map(Into::into),
-            _ => Err(not_handled()),
+            _ => Err(no_handler_error()),
         })
     }
 
@@ -315,7 +336,7 @@ pub trait ClientHandler {
     /// The error that is sent to the server if no user can be asked. The default always fails.
     fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let _ = params;
-        Err(not_handled())
+        Err(no_handler_error())
     }
 
     /// Asks the language model, with the user's consent (SAMP-001).
@@ -326,7 +347,7 @@ pub trait ClientHandler {
     #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn sample(&self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         let _ = params;
-        Err(not_handled())
+        Err(no_handler_error())
     }
 
     /// Returns the directories that the server may see.
@@ -336,7 +357,7 @@ pub trait ClientHandler {
     /// The error that is sent to the server. The default always fails.
     #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn roots(&self) -> Result<ListRootsResult, RpcError> {
-        Err(not_handled())
+        Err(no_handler_error())
     }
 
     /// Reports a change on the server. Several changes of one list or resource may be reported as one.
@@ -421,7 +442,8 @@ pub trait ClientHandler {
     }
 }
 
-fn not_handled() -> RpcError {
+/// The error of a request without a handler.
+pub(crate) fn no_handler_error() -> RpcError {
     RpcError::internal("the client has no handler for this request")
 }
 

@@ -32,6 +32,7 @@ pub(crate) use exchange_transport::ExchangeTransport;
 pub use exchange_transport::{Exchange, ResponseSink, StartExchange};
 pub use handler::ClientHandler;
 pub use handler::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
+pub(crate) use handler::{CallbackKey, no_handler_error};
 #[cfg(feature = "http")]
 pub use http_transport::HttpTransport;
 pub use layers::{

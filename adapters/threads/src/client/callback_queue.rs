@@ -170,7 +170,7 @@ impl CallbackQueueShared {
                 }
                 CallbackItem::Callback(callback) if closed && callback.expects_reply() => {}
                 CallbackItem::Callback(callback) => {
-                    if let Some(reply) = callback.dispatch(&mut *handler) {
+                    if let Some(reply) = callback.dispatch(&*handler) {
                         // Not limited by the bound of the inbox: each callback has one reply at most.
                         caller.run_unbounded(move |connection| connection.reply(reply));
                     }

@@ -12,7 +12,7 @@ use mcp_proto::model::{ElicitParams, ElicitResult, ElicitSchema, StringSchema, S
 use mcp_proto::{
     CallOptions, Capabilities, Capability, Change, Era, Progress, RawJson, RpcError, VersionSet, client,
 };
-use mcp_tokio::{AsyncClientHandler, Client, Error, Options, async_handler};
+use mcp_tokio::{AsyncClientHandler, Client, ClientHandler, Error, Options, async_handler};
 use mcp_tower::{Cx, McpService, Router};
 use mcp_tower_tests::client::{over_function, over_service};
 use serde_json::{Value, json};
@@ -175,6 +175,12 @@ impl AsyncClientHandler for User {
         Ok(serde_json::from_value(content).unwrap())
     }
 
+    fn notifications(&self) -> &dyn ClientHandler {
+        self
+    }
+}
+
+impl ClientHandler for User {
     fn changed(&self, change: &Change) {
         self.0.send(change.clone()).unwrap();
     }

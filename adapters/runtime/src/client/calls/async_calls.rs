@@ -80,9 +80,11 @@ impl<B: ClientBackend> AsyncCalls<B> {
         method: &str,
         params: &T,
         options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<RawJson, Error> {
-        self.request_reporting(method, params, options, on_progress).await
+        self.check_outside(method, params)?;
+        let options = &self.request_options(method, options).into_owned().with_progress();
+        self.perform(Request { method, params, options }, true, on_progress).await
     }
 
     /// Sends a `ping` and returns the time until its response.
@@ -94,7 +96,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let begun = StdInstant::now();
         let call =
             self.backend.begin(false, |engine: &mut Engine, now| engine.ping(now, &CallOptions::new()))?;
-        self.wait(call).await?;
+        self.backend.result(call, |_| {}).await?;
         Ok(begun.elapsed())
     }
 }
@@ -221,25 +223,6 @@ impl<B: ClientBackend> AsyncCalls<B> {
     }
 }
 
-/// The same calls with any type of progress callback.
-impl<B: ClientBackend> AsyncCalls<B> {
-    pub(super) async fn wait(&self, call: B::PendingCall) -> Result<RawJson, Error> {
-        self.backend.result(call, |_| {}).await.map(|(result, _)| result)
-    }
-
-    pub(super) async fn request_reporting<T: Serialize + ?Sized>(
-        &self,
-        method: &str,
-        params: &T,
-        options: &CallOptions,
-        on_progress: impl FnMut(&Progress),
-    ) -> Result<RawJson, Error> {
-        self.check_outside(method, params)?;
-        let options = &self.request_options(method, options).into_owned().with_progress();
-        self.perform(Request { method, params, options }, true, on_progress).await
-    }
-}
-
 // Typed calls: tools, resources, prompts, completions, and any request with its result.
 
 /// # Typed calls
@@ -284,7 +267,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         name: &str,
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
-        let result = self.tool_result(name, arguments, &CallOptions::new(), None::<fn(&Progress)>).await?;
+        let result = self.tool_result(name, arguments, &CallOptions::new(), false, |_| {}).await?;
         self.read_tool_result(name, &result)
     }
 
@@ -298,9 +281,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
         name: &str,
         arguments: &T,
         options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<CallToolResult<'static>, Error> {
-        self.call_tool_reporting(name, arguments, options, on_progress).await
+        let result = self.call_tool_raw(name, arguments, options, on_progress).await?;
+        self.read_tool_result(name, &result)
     }
 
     /// Calls a tool as [`call_tool_with`](Self::call_tool_with) does, and returns its result as it was received.
@@ -315,37 +299,20 @@ impl<B: ClientBackend> AsyncCalls<B> {
         name: &str,
         arguments: &T,
         options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<RawJson, Error> {
-        self.tool_result(name, arguments, &options.clone().with_progress(), Some(on_progress)).await
-    }
-
-    pub(super) async fn call_tool_reporting<T: Serialize + ?Sized>(
-        &self,
-        name: &str,
-        arguments: &T,
-        options: &CallOptions,
-        on_progress: impl FnMut(&Progress),
-    ) -> Result<CallToolResult<'static>, Error> {
-        let options = &options.clone().with_progress();
-        let result = self.tool_result(name, arguments, options, Some(on_progress)).await?;
-        self.read_tool_result(name, &result)
+        self.tool_result(name, arguments, &options.clone().with_progress(), true, on_progress).await
     }
 
     /// Calls a tool, as a task if it requires one (TASK-007).
-    pub(super) async fn tool_result<T: Serialize + ?Sized>(
+    async fn tool_result<T: Serialize + ?Sized>(
         &self,
         name: &str,
         arguments: &T,
         options: &CallOptions,
-        mut on_progress: Option<impl FnMut(&Progress)>,
+        reports: bool,
+        on_progress: impl FnMut(&Progress),
     ) -> Result<RawJson, Error> {
-        let wants_progress = on_progress.is_some();
-        let report = |progress: &Progress| {
-            if let Some(on_progress) = &mut on_progress {
-                on_progress(progress);
-            }
-        };
         // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
         if let Err(error @ Error::Io(_)) = self.learn_tool_tasks().await {
             // Reported once: the call would only say that the connection has ended.
@@ -354,7 +321,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         self.learn_called(name).await?;
         let task = self.backend.result_cache().task_request(name, None);
         let options = &*self.tool_options(options);
-        self.perform(ToolCall { name, arguments, task, options }, wants_progress, report).await
+        self.perform(ToolCall { name, arguments, task, options }, reports, on_progress).await
     }
 
     /// Reads the result of a tool and checks it against the output schema, if that is known.
@@ -483,19 +450,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
         &self,
         params: &R,
         options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<R::Result, Error> {
-        self.send_reporting(params, options, on_progress).await
-    }
-
-    pub(super) async fn send_reporting<R: RequestParams>(
-        &self,
-        params: &R,
-        options: &CallOptions,
-        on_progress: impl FnMut(&Progress),
-    ) -> Result<R::Result, Error> {
-        let result = self.request_reporting(R::METHOD, params, options, on_progress).await?;
-        read::<R>(&result)
+        read::<R>(&self.request_with(R::METHOD, params, options, on_progress).await?)
     }
 
     /// Returns a fresh cached result, or the ticket for its result.
@@ -518,7 +475,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
 /// # Errors
 ///
 /// [`Error::UnexpectedResult`] if the result does not have that type.
-fn read<R: RequestParams>(result: &RawJson) -> Result<R::Result, Error> {
+pub(super) fn read<R: RequestParams>(result: &RawJson) -> Result<R::Result, Error> {
     R::read(result).map_err(|why| {
         Error::UnexpectedResult(format!("the result of `{}` cannot be read: {why}", R::METHOD))
     })

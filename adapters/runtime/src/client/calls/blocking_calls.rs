@@ -83,9 +83,9 @@ impl<B: ClientBackend> BlockingCalls<B> {
         method: &str,
         params: &T,
         options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<RawJson, Error> {
-        complete(self.calls.request_reporting(method, params, options, on_progress))
+        complete(self.calls.request_with(method, params, options, on_progress))
     }
 
     /// Sends a `ping` and returns the time until its response.
@@ -268,9 +268,9 @@ impl<B: ClientBackend> BlockingCalls<B> {
         name: &str,
         arguments: &T,
         options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<CallToolResult<'static>, Error> {
-        complete(self.calls.call_tool_reporting(name, arguments, options, on_progress))
+        complete(self.calls.call_tool_with(name, arguments, options, on_progress))
     }
 
     /// Calls a tool for the page of an app of this server, if the tool permits it (APP-008).
@@ -328,9 +328,9 @@ impl<B: ClientBackend> BlockingCalls<B> {
         name: &str,
         arguments: &T,
         options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<RawJson, Error> {
-        complete(self.calls.tool_result(name, arguments, &options.clone().with_progress(), Some(on_progress)))
+        complete(self.calls.call_tool_raw(name, arguments, options, on_progress))
     }
 
     /// Reads a resource.
@@ -424,9 +424,9 @@ impl<B: ClientBackend> BlockingCalls<B> {
         &self,
         params: &R,
         options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
+        on_progress: &mut (impl FnMut(&Progress) + ?Sized),
     ) -> Result<R::Result, Error> {
-        complete(self.calls.send_reporting(params, options, on_progress))
+        complete(self.calls.send_with(params, options, on_progress))
     }
 }
 

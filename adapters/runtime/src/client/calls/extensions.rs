@@ -2,8 +2,6 @@
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
-#[cfg(feature = "skills")]
-use alloc::string::String;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +11,7 @@ use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{GetSkillParams, ReadDirectoryParams, Skill};
 #[cfg(feature = "skills")]
 use mcp_extensions::skills::{MAX_TOTAL_SIZE, SkillContent, SkillError, SkillUri, read_front_matter};
-use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest, TypedEntries};
+use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest};
 use mcp_proto::model::{
     CallToolParams, CallToolResult, CancelTaskParams, GetTaskParams, InputResponses, RequestParams, Resource,
     Task, Tool, UiToolVisibility,
@@ -23,6 +21,8 @@ use mcp_proto::model::{ReadResourceParams, ResourceContents};
 use mcp_proto::{CallOptions, Capability, Diagnostic, EntryKind, RawJson, UseError};
 use serde::Serialize;
 
+#[cfg(feature = "skills")]
+use super::async_calls::read;
 use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
 use super::{AsyncCalls, ClientBackend};
 use crate::client::handler::Callback;
@@ -78,12 +78,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 break;
             }
         }
-        let ending = pages.diagnostic();
-        let read = TypedEntries::<Resource>::read(&pages.into_entries());
-        for diagnostic in ending.into_iter().chain(read.diagnostics) {
-            self.backend.dispatch(Callback::Diagnostic(diagnostic));
-        }
-        Ok(read.entries)
+        self.report(pages.diagnostic());
+        Ok(self.read_entries(&pages.into_entries()))
     }
 }
 
@@ -326,21 +322,20 @@ impl<B: ClientBackend> AsyncCalls<B> {
         // Not from the cache, which may hold what the file was before.
         let params = ReadResourceParams::new(file);
         let result = self.request(ReadResourceParams::METHOD, &params, &CallOptions::new()).await?;
-        let unreadable = |why: String| {
+        let unreadable = |why: &str| {
             Error::UnexpectedResult(format!("the result of `{}` {why}", ReadResourceParams::METHOD))
         };
-        let read = ReadResourceParams::read(&result);
-        let mut contents = read.map_err(|error| unreadable(format!("cannot be read: {error}")))?.contents;
+        let mut contents = read::<ReadResourceParams<'_>>(&result)?.contents;
         let (Some(content), true) = (contents.pop(), contents.is_empty()) else {
-            return Err(unreadable("does not have one content".into()));
+            return Err(unreadable("does not have one content"));
         };
         let media_type = content.mime_type().map(ToOwned::to_owned);
         let bytes = match content {
             ResourceContents::Text(text) => text.text.into_owned().into_bytes(),
             ResourceContents::Blob(blob) => {
-                decode_base64(&blob.blob).ok_or_else(|| unreadable("has a blob that is not Base64".into()))?
+                decode_base64(&blob.blob).ok_or_else(|| unreadable("has a blob that is not Base64"))?
             }
-            _ => return Err(unreadable("has an unknown kind of content".into())),
+            _ => return Err(unreadable("has an unknown kind of content")),
         };
         match listed {
             Some(listed) => listed.verify(&bytes)?,
@@ -455,10 +450,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`] for a task of another server.
     pub async fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
-        self.check_task(task)?;
-        let (params, options) = (GetTaskParams::new(task.id().as_str()), &CallOptions::new());
-        let command = Request { method: GetTaskParams::METHOD, params: &params, options };
-        let result = self.perform(command, false, |_| {}).await?;
+        let result = self.request_task(task, &GetTaskParams::new(task.id().as_str())).await?;
         let state = GetTaskParams::read(&result)
             .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))?;
         if state.task_id != *task.id() {
@@ -488,10 +480,13 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`get_task`](Self::get_task).
     pub async fn cancel_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        self.request_task(task, &CancelTaskParams::new(task.id().as_str())).await.map(drop)
+    }
+
+    /// Makes a request about a task of this server.
+    async fn request_task<R: RequestParams>(&self, task: &TaskHandle, params: &R) -> Result<RawJson, Error> {
         self.check_task(task)?;
-        let (params, options) = (CancelTaskParams::new(task.id().as_str()), &CallOptions::new());
-        let command = Request { method: CancelTaskParams::METHOD, params: &params, options };
-        self.perform(command, false, |_| {}).await.map(drop)
+        self.perform(Request { method: R::METHOD, params, options: &CallOptions::new() }, false, |_| {}).await
     }
 
     /// Requests the list of tools if it is needed to know which of them run as tasks: once more if it changes meanwhile.

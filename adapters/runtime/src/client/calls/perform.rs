@@ -9,7 +9,7 @@ use mcp_proto::client::{CacheKey, CacheTicket, Engine, Paginator, ResultPage, Ty
 use mcp_proto::model::{
     CallToolParams, ListItem, Prompt, ReadResourceParams, RequestParams, Resource, ResourceTemplate, Tool,
 };
-use mcp_proto::{CallOptions, EntryKind, Progress, RawJson};
+use mcp_proto::{CallOptions, Diagnostic, EntryKind, Progress, RawJson};
 use serde::Serialize;
 
 use super::blocking_calls::complete;
@@ -256,11 +256,21 @@ impl<B: ClientBackend> AsyncCalls<B> {
     }
 
     pub(super) async fn entries<T: ListItem>(&self) -> Result<Vec<T>, Error> {
-        let read = TypedEntries::<T>::read(&self.list(T::KIND).await?);
-        for diagnostic in read.diagnostics {
+        Ok(self.read_entries(&self.list(T::KIND).await?))
+    }
+
+    /// Reads the entries of a list, and reports those that cannot be read.
+    pub(super) fn read_entries<T: ListItem>(&self, entries: &[RawJson]) -> Vec<T> {
+        let read = TypedEntries::<T>::read(entries);
+        self.report(read.diagnostics);
+        read.entries
+    }
+
+    /// Passes diagnostics to the handler.
+    pub(super) fn report(&self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        for diagnostic in diagnostics {
             self.backend.dispatch(Callback::Diagnostic(diagnostic));
         }
-        Ok(read.entries)
     }
 
     /// Returns all entries of a list of the server as raw JSON, from all pages.
@@ -309,9 +319,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 Err(error) => return Err(error),
             };
             if !taken.map_err(|error| Error::UnexpectedResult(error.to_string()))? {
-                if let Some(diagnostic) = pages.diagnostic() {
-                    self.backend.dispatch(Callback::Diagnostic(diagnostic));
-                }
+                self.report(pages.diagnostic());
                 let (cache, entries) = (self.backend.result_cache(), pages.into_entries());
                 cache.set_tools(kind, generation, &entries);
                 match kind {
@@ -342,9 +350,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 break;
             }
         }
-        if let Some(diagnostic) = pages.diagnostic() {
-            self.backend.dispatch(Callback::Diagnostic(diagnostic));
-        }
+        self.report(pages.diagnostic());
         let is_cut = pages.is_cut();
         Ok(ListedEntries { entries: pages.into_entries(), is_cut })
     }

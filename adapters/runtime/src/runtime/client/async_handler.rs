@@ -3,30 +3,23 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
-use mcp_proto::client::{
-    Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
-};
+use mcp_proto::client::{Input, ServerRequest};
 #[cfg(feature = "http")]
-use mcp_proto::http::HeadRecord;
-#[cfg(feature = "http")]
-use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
+use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
-    ListRootsResult, Task,
+    ListRootsResult,
 };
-use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
-use mcp_std::catch_async;
-use mcp_std::sync::{Inbox, Sender};
+use mcp_proto::{RawJson, RpcError};
+use mcp_std::{catch, catch_async};
 
-use crate::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
+use crate::client::{Callback, CallbackKey, CallbackReply, ClientHandler, DeferredHandler, no_handler_error};
 use crate::runtime::FutureSet;
 
-/// A client's handler like [`ClientHandler`], with `async` methods.
+/// Answers the questions of a server with futures; [`ClientHandler`] answers the same ones at once.
 ///
 /// [`async_handler`] turns it into a handler that clients accept. Requests are answered concurrently, so the handler is
 /// shared: keep mutable state in cells, locks or channels.
@@ -104,61 +97,36 @@ pub trait AsyncClientHandler {
         None
     }
 
-    /// Receives a change on the server; see [`ClientHandler::changed`].
-    fn changed(&self, change: &Change) {
-        let _ = change;
-    }
-
-    /// Receives the end of a subscription; see [`ClientHandler::subscription_ended`].
-    fn subscription_ended(&self, subscription: SubscriptionKey, error: Option<&CallError>) {
-        let _ = (subscription, error);
-    }
-
-    /// Receives the completion of an elicitation by web page; see [`ClientHandler::elicitation_complete`].
-    fn elicitation_complete(&self, id: &str) {
-        let _ = id;
-    }
-
-    /// Receives a log message of the server; see [`ClientHandler::log`].
-    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
-    fn log(&self, log: &LogMessage) {
-        let _ = log;
-    }
-
-    /// Receives a notification that the engine does not handle; see [`ClientHandler::notification`].
-    fn notification(&self, notification: &Notification) {
-        let _ = notification;
-    }
-
-    /// Receives the progress of a call; see [`ClientHandler::progress`].
-    fn progress(&self, call: CallKey, progress: &Progress) {
-        let _ = (call, progress);
-    }
-
-    /// Receives a state of a task; see [`ClientHandler::task_changed`].
-    fn task_changed(&self, call: CallKey, task: &Task<'_>) {
-        let _ = (call, task);
-    }
-
-    /// Receives a tolerated deviation of the server; see [`ClientHandler::diagnostic`].
-    fn diagnostic(&self, diagnostic: &Diagnostic) {
-        let _ = diagnostic;
-    }
-
-    /// Receives the reason why an output schema cannot be used; see [`ClientHandler::unusable_schema`].
-    fn unusable_schema(&self, tool: &str, reason: &SchemaError) {
-        let _ = (tool, reason);
-    }
-
-    /// Receives a copy of a message; see [`ClientHandler::tap`].
-    fn tap(&self, record: &TapRecord) {
-        let _ = record;
-    }
-
-    /// Receives the head of an HTTP request or response; see [`ClientHandler::head`].
-    #[cfg(feature = "http")]
-    fn head(&self, record: &HeadRecord) {
-        let _ = record;
+    /// Returns the handler of everything that needs no answer. The default ignores it.
+    ///
+    /// A handler that implements [`ClientHandler`] as well returns itself:
+    ///
+    /// ```
+    /// use mcp_proto::Change;
+    /// use mcp_proto::model::{ElicitParams, ElicitResult};
+    /// use mcp_runtime::client::ClientHandler;
+    /// use mcp_runtime::runtime::client::AsyncClientHandler;
+    ///
+    /// struct User;
+    ///
+    /// impl AsyncClientHandler for User {
+    ///     async fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, mcp_proto::RpcError> {
+    ///         Ok(ElicitResult::decline())
+    ///     }
+    ///
+    ///     fn notifications(&self) -> &dyn ClientHandler {
+    ///         self
+    ///     }
+    /// }
+    ///
+    /// impl ClientHandler for User {
+    ///     fn changed(&self, change: &Change) {
+    ///         println!("{change:?}");
+    ///     }
+    /// }
+    /// ```
+    fn notifications(&self) -> &dyn ClientHandler {
+        &()
     }
 }
 
@@ -178,59 +146,24 @@ pub fn async_handler<H: AsyncClientHandler>(handler: H) -> impl ClientHandler {
         start: answer::<H>,
         queued: VecDeque::new(),
         running: FutureSet::new(Waker::noop()),
-        reply_inbox: Inbox::new(usize::MAX),
         ready_replies: VecDeque::new(),
     }
 }
 
 /// Adapter from [`AsyncClientHandler`] to [`ClientHandler`], with the queued and running callbacks.
-struct AsyncHandlerAdapter<H, S, F> {
+struct AsyncHandlerAdapter<H, F> {
     handler: Arc<H>,
     /// Creates the future that answers a callback.
-    start: S,
+    start: fn(Arc<H>, Callback) -> F,
     /// Callbacks without a future yet. `dispatch` only queues them, because it has no waker; `poll` starts them.
     queued: VecDeque<(CallbackKey, Callback)>,
     running: FutureSet<F, CallbackKey>,
-    reply_inbox: Inbox<CallbackReply>,
-    /// Replies taken out of `reply_inbox`.
     ready_replies: VecDeque<CallbackReply>,
 }
 
-/// Key of a callback that expects a reply. The callback is cancelled or refused by this key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallbackKey {
-    Request(CallId),
-    Input(InputId),
-    #[cfg(feature = "http")]
-    Challenge(ExchangeId),
-}
-
-impl CallbackKey {
-    /// Returns the key of a callback, or `None` if the callback expects no reply.
-    const fn from_callback(callback: &Callback) -> Option<Self> {
-        match callback {
-            Callback::Request(request) => Some(Self::Request(request.id)),
-            Callback::Input(input) => Some(Self::Input(input.id)),
-            #[cfg(feature = "http")]
-            Callback::Challenge(challenge) => Some(Self::Challenge(challenge.exchange)),
-            _ => None,
-        }
-    }
-
-    /// Returns the reply that refuses the callback.
-    fn refuse(self) -> CallbackReply {
-        match self {
-            Self::Request(request) => CallbackReply::Request(request, Err(no_handler_error())),
-            Self::Input(input) => CallbackReply::Input(input, Err(no_handler_error())),
-            #[cfg(feature = "http")]
-            Self::Challenge(exchange) => CallbackReply::Challenge(exchange, None),
-        }
-    }
-}
-
-/// Answers one callback and sends the reply.
-async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback, replies: Sender<CallbackReply>) {
-    let reply = match callback {
+/// Answers a callback that expects a reply.
+async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback) -> Option<CallbackReply> {
+    Some(match callback {
         Callback::Request(request) => {
             let outcome = catch_async(handler.request(&request)).await;
             CallbackReply::Request(request.id, outcome.unwrap_or_else(|_| Err(handler_panicked_error())))
@@ -244,30 +177,27 @@ async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback, repl
             let outcome = catch_async(handler.challenge(&challenge)).await;
             CallbackReply::Challenge(challenge.exchange, outcome.unwrap_or_default())
         }
-        _ => return,
-    };
-    // The inbox needs no bound: each open callback sends one reply, and the number of open callbacks is bounded.
-    let _ = replies.send_unbounded(reply);
+        _ => return None,
+    })
 }
 
-impl<H, S, F> DeferredHandler for AsyncHandlerAdapter<H, S, F>
+impl<H, F> DeferredHandler for AsyncHandlerAdapter<H, F>
 where
-    S: Fn(Arc<H>, Callback, Sender<CallbackReply>) -> F,
-    F: Future<Output = ()>,
+    H: AsyncClientHandler,
+    F: Future<Output = Option<CallbackReply>>,
 {
-    fn dispatch(&mut self, callback: Callback) -> Option<Callback> {
-        let cancelled = match &callback {
-            Callback::InputWithdrawn(input) => CallbackKey::Input(*input),
-            Callback::RequestCancelled(request) => CallbackKey::Request(*request),
-            _ => {
-                let Some(key) = CallbackKey::from_callback(&callback) else { return Some(callback) };
-                self.queued.push_back((key, callback));
-                return None;
+    fn dispatch(&mut self, callback: Callback) {
+        let cancelled = match (&callback, callback.key()) {
+            (Callback::InputWithdrawn(input), _) => CallbackKey::Input(*input),
+            (Callback::RequestCancelled(request), _) => CallbackKey::Request(*request),
+            (_, Some(key)) => return self.queued.push_back((key, callback)),
+            (_, None) => {
+                let _ = catch(|| callback.dispatch(self.handler.notifications()));
+                return;
             }
         };
         self.queued.retain(|(key, _)| *key != cancelled);
         self.running.cancel(&cancelled);
-        None
     }
 
     fn poll(&mut self, waker: &Waker) -> Option<CallbackReply> {
@@ -280,11 +210,10 @@ where
         // Registered before polling, so that wake-ups during the poll reach this waker.
         self.running.register(waker);
         while let Some((key, callback)) = self.queued.pop_front() {
-            let (handler, replies) = (self.handler.clone(), self.reply_inbox.sender());
-            let _ = self.running.start(key, || (self.start)(handler, callback, replies));
+            let handler = self.handler.clone();
+            self.ready_replies.extend(self.running.start(key, || (self.start)(handler, callback)).flatten());
         }
-        self.running.poll_woken(&mut |()| ());
-        self.reply_inbox.take(&mut self.ready_replies);
+        self.running.poll_woken(&mut |reply| self.ready_replies.extend(reply));
         self.ready_replies.pop_front()
     }
 
@@ -295,76 +224,19 @@ where
     fn cancel_all(&mut self) -> Vec<CallbackReply> {
         let queued = self.queued.drain(..).map(|(key, _)| key);
         let open: Vec<CallbackKey> = queued.chain(self.running.drop_all()).collect();
-        let refused = open.into_iter().map(CallbackKey::refuse);
+        let refused = open.into_iter().map(|key| key.refuse(no_handler_error()));
         self.ready_replies.drain(..).chain(refused).collect()
     }
 }
 
-impl<H, S, F> ClientHandler for AsyncHandlerAdapter<H, S, F>
+impl<H, F> ClientHandler for AsyncHandlerAdapter<H, F>
 where
     H: AsyncClientHandler,
-    S: Fn(Arc<H>, Callback, Sender<CallbackReply>) -> F,
-    F: Future<Output = ()>,
+    F: Future<Output = Option<CallbackReply>>,
 {
     fn deferred(&mut self) -> Option<&mut dyn DeferredHandler> {
         Some(self)
     }
-
-    fn changed(&self, change: &Change) {
-        self.handler.changed(change);
-    }
-
-    fn subscription_ended(&self, subscription: SubscriptionKey, error: Option<&CallError>) {
-        self.handler.subscription_ended(subscription, error);
-    }
-
-    fn task_changed(&self, call: CallKey, task: &Task<'_>) {
-        self.handler.task_changed(call, task);
-    }
-
-    fn elicitation_complete(&self, id: &str) {
-        self.handler.elicitation_complete(id);
-    }
-
-    #[expect(deprecated, reason = "supported until its removal")]
-    fn log(&self, log: &LogMessage) {
-        self.handler.log(log);
-    }
-
-    fn notification(&self, notification: &Notification) {
-        self.handler.notification(notification);
-    }
-
-    fn progress(&self, call: CallKey, progress: &Progress) {
-        self.handler.progress(call, progress);
-    }
-
-    fn diagnostic(&self, diagnostic: &Diagnostic) {
-        self.handler.diagnostic(diagnostic);
-    }
-
-    fn unusable_schema(&self, tool: &str, reason: &SchemaError) {
-        self.handler.unusable_schema(tool, reason);
-    }
-
-    fn tap(&self, record: &TapRecord) {
-        self.handler.tap(record);
-    }
-
-    #[cfg(feature = "http")]
-    fn head(&self, record: &HeadRecord) {
-        self.handler.head(record);
-    }
-}
-
-impl<H, S, F> fmt::Debug for AsyncHandlerAdapter<H, S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncHandlerAdapter").finish_non_exhaustive()
-    }
-}
-
-fn no_handler_error() -> RpcError {
-    RpcError::internal("the client has no handler for this request")
 }
 
 fn handler_panicked_error() -> RpcError {

@@ -19,7 +19,7 @@ use mcp_proto::client::{Config, Keystroke, SubscriptionKey};
 #[cfg(feature = "http")]
 use mcp_proto::http::client::Config as HttpConfig;
 use mcp_proto::model::{CompleteParams, CompleteResult, SubscriptionFilter};
-use mcp_proto::{CallKey, Progress, RawJson, RpcError, UseError};
+use mcp_proto::{CallKey, Progress, RawJson, UseError};
 use mcp_std::catch;
 use mcp_std::io::StreamAddress;
 use mcp_std::sync::{Inbox, Sender};
@@ -32,7 +32,7 @@ use crate::Error;
 use crate::client::{
     CallAnswer, Callback, CallbackReply, ClientHandler, ClientSetup, ClientTransport, CommandQueue,
     ConnectionHandle, ConnectionTarget, Connector, HandlerSlot, OutcomeReceiver, OutcomeUpdate,
-    RemoteHandler, ServerIo, SharedCompleter, StreamConnector, StreamTransport,
+    RemoteHandler, ServerIo, SharedCompleter, StreamConnector, StreamTransport, no_handler_error,
 };
 #[cfg(feature = "http")]
 use crate::client::{ExchangeConnector, ExchangeTransport, StartExchange};
@@ -485,8 +485,7 @@ impl<R: Runtime, H: ClientHandler> Drop for RunWith<R, H> {
         self.run.shared().caller.run_unbounded(move |connection| {
             let mut left = VecDeque::new();
             queue.inbox.take(&mut left);
-            let error = || RpcError::internal("the client has no handler for this request");
-            let refused = left.into_iter().filter_map(|callback| callback.refuse(error()));
+            let refused = left.into_iter().filter_map(|callback| callback.refuse(no_handler_error()));
             refused.for_each(|reply| connection.reply(reply));
             // The connection still holds its clone of the queue, so no other handler has replaced this one.
             if Arc::strong_count(&queue) > 1 {
