@@ -345,7 +345,7 @@ impl AsyncClientHandler for NotingHandler {
 impl ClientHandler for NotingHandler {
     fn notification(&self, notification: &Notification) {
         self.0.record(&*notification.method);
-        assert_ne!(notification.method, "mine/panics", "on purpose");
+        assert_ne!(&*notification.method, "mine/panics", "on purpose");
     }
 }
 
