@@ -435,7 +435,7 @@ pub mod testing;
 pub use adapter_router::{Blocking, Router, RouterUpdates};
 pub use client::{Client, LocalBackend};
 #[cfg(feature = "http")]
-pub use http::{HttpServer, serve_http};
+pub use http::serve_http;
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_auth::client as auth;
@@ -451,6 +451,11 @@ pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_runtime::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
+#[cfg(feature = "http")]
+#[doc(inline)]
+pub use mcp_runtime::server::HttpServer;
+#[doc(inline)]
+pub use mcp_runtime::server::Server;
 #[doc(inline)]
 #[cfg(feature = "tasks")]
 pub use mcp_runtime::server::ServerTasks;
@@ -480,7 +485,7 @@ pub use mcp_std::session_store;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-pub use server::{Server, serve, serve_stdio};
+pub use server::{serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.
 pub type Options = mcp_runtime::client::Options<Client>;

@@ -26,7 +26,9 @@ use crate::reactor_watch::ReactorWatch;
 /// ```
 ///
 /// Sockets of `async-io` need it not: they are served as they are.
-pub struct ByteStream(WatchedStream<ReactorWatch, Box<dyn Duplex + Send>>);
+///
+/// The type of the stream is erased, but for that of [`Stdio`](crate::Stdio).
+pub struct ByteStream<D = Box<dyn Duplex + Send>>(pub(crate) WatchedStream<ReactorWatch, D>);
 
 impl ByteStream {
     /// Watches a stream whose reads do not block.
@@ -40,20 +42,20 @@ impl ByteStream {
     }
 }
 
-impl fmt::Debug for ByteStream {
+impl<D> fmt::Debug for ByteStream<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ByteStream")
     }
 }
 
-impl AsyncRead for ByteStream {
+impl<D: Duplex + Unpin> AsyncRead for ByteStream<D> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.get_mut().0.poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for ByteStream {
+impl<D: Duplex + Unpin> AsyncWrite for ByteStream<D> {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().0.poll_write(cx, bytes)

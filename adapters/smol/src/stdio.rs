@@ -1,14 +1,11 @@
 //! Stdin and stdout of this process, watched by the reactor.
 
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use std::io;
 
-use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_runtime::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
-use crate::reactor_watch::ReactorWatch;
+use crate::ByteStream;
 
 /// Stdin and stdout of this process, as one byte stream.
 ///
@@ -17,8 +14,7 @@ use crate::reactor_watch::ReactorWatch;
 /// package `blocking`, with up to 64 KiB in between. Neither handle is set to non-blocking, so processes that share them are
 /// not affected. See [`mcp_std::io::Stdio`].
 // Threads for files would add 40 KB to each program.
-#[derive(Debug)]
-pub struct Stdio(WatchedStream<ReactorWatch, mcp_std::io::Stdio>);
+pub type Stdio = ByteStream<mcp_std::io::Stdio>;
 
 impl Stdio {
     /// Opens stdin and stdout. Other output of this process to stdout goes into the stream.
@@ -59,29 +55,5 @@ impl StdioStream for Stdio {
     #[inline]
     fn hung_up(&mut self) -> HungUp {
         self.0.get_mut().hung_up().unwrap_or_default()
-    }
-}
-
-impl AsyncRead for Stdio {
-    #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().0.poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Stdio {
-    #[inline]
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().0.poll_write(cx, bytes)
-    }
-
-    #[inline]
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline]
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.get_mut().0.shutdown_write())
     }
 }

@@ -26,7 +26,9 @@ use crate::fd_watch::FdWatch;
 /// ```
 ///
 /// Sockets of tokio need it not: they are served as they are.
-pub struct ByteStream(WatchedStream<FdWatch, Box<dyn Duplex + Send>>);
+///
+/// The type of the stream is erased, but for that of [`Stdio`](crate::Stdio).
+pub struct ByteStream<D = Box<dyn Duplex + Send>>(pub(crate) WatchedStream<FdWatch, D>);
 
 impl ByteStream {
     /// Watches a stream whose reads do not block, in the runtime of the current task.
@@ -40,13 +42,13 @@ impl ByteStream {
     }
 }
 
-impl fmt::Debug for ByteStream {
+impl<D> fmt::Debug for ByteStream<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ByteStream")
     }
 }
 
-impl AsyncRead for ByteStream {
+impl<D: Duplex + Unpin> AsyncRead for ByteStream<D> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = ready!(self.get_mut().0.poll_read(cx, buf.initialize_unfilled()))?;
@@ -55,7 +57,7 @@ impl AsyncRead for ByteStream {
     }
 }
 
-impl AsyncWrite for ByteStream {
+impl<D: Duplex + Unpin> AsyncWrite for ByteStream<D> {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().0.poll_write(cx, bytes)

@@ -1,21 +1,16 @@
 //! Stdin and stdout of this process, watched by tokio.
 
-use core::pin::Pin;
-use core::task::{Context, Poll, ready};
 use std::io;
 
 use mcp_runtime::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use crate::fd_watch::FdWatch;
+use crate::ByteStream;
 
 /// Stdin and stdout of this process, as one byte stream.
 ///
 /// Neither is set to non-blocking, so processes that share them are not affected. See [`mcp_std::io::Stdio`].
-#[derive(Debug)]
-pub struct Stdio(WatchedStream<FdWatch, mcp_std::io::Stdio>);
+pub type Stdio = ByteStream<mcp_std::io::Stdio>;
 
 impl Stdio {
     /// Opens stdin and stdout. Other output of this process to stdout goes into the stream.
@@ -56,31 +51,5 @@ impl StdioStream for Stdio {
     #[inline]
     fn hung_up(&mut self) -> HungUp {
         self.0.get_mut().hung_up().unwrap_or_default()
-    }
-}
-
-impl AsyncRead for Stdio {
-    #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = ready!(self.get_mut().0.poll_read(cx, buf.initialize_unfilled()))?;
-        buf.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Stdio {
-    #[inline]
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().0.poll_write(cx, bytes)
-    }
-
-    #[inline]
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline]
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.get_mut().0.shutdown_write())
     }
 }

@@ -11,101 +11,9 @@ use crate::poll::Descriptors;
 use crate::poll::{Interest, Ready};
 
 #[cfg(unix)]
-pub use polled::SocketControl;
-
-#[cfg(unix)]
-use polled as platform;
+pub use polled::{Socket, SocketControl};
 #[cfg(not(unix))]
-use selected as platform;
-
-/// A connected TCP or Unix socket.
-///
-/// The socket must not be shared: it is made non-blocking, which also affects its clones.
-#[derive(Debug)]
-pub struct Socket(platform::PlatformSocket);
-
-impl Socket {
-    /// Wraps a TCP connection and sets `TCP_NODELAY`, so that small messages leave immediately.
-    ///
-    /// # Errors
-    ///
-    /// The error of the operating system if an option cannot be set, because the connection is gone.
-    pub fn tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        platform::PlatformSocket::tcp(stream).map(Self)
-    }
-
-    /// Wraps a Unix socket connection.
-    ///
-    /// # Errors
-    ///
-    /// The error of the operating system if it cannot be made non-blocking.
-    #[cfg(unix)]
-    pub fn unix(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
-        platform::PlatformSocket::unix(stream).map(Self)
-    }
-}
-
-#[cfg(unix)]
-impl Socket {
-    /// Returns a control of this socket for the server that accepted it. The use of the socket is recorded from now on.
-    pub fn control(&mut self) -> SocketControl {
-        self.0.control()
-    }
-}
-
-#[cfg(unix)]
-impl std::os::fd::AsFd for Socket {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-#[cfg(windows)]
-impl std::os::windows::io::AsSocket for Socket {
-    fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
-        self.0.stream.as_socket()
-    }
-}
-
-impl Duplex for Socket {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.write_vectored(parts)
-    }
-
-    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        self.0.wait(interest, timeout)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.0.waker()
-    }
-
-    #[cfg(unix)]
-    fn descriptors(&self) -> Descriptors<'_> {
-        self.0.descriptors()
-    }
-
-    fn hung_up(&mut self) -> io::Result<HungUp> {
-        self.0.hung_up()
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        self.0.shutdown_write()
-    }
-
-    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-        self.0.flush(timeout)
-    }
-}
+pub use selected::Socket;
 
 #[cfg(unix)]
 mod polled {
@@ -120,8 +28,11 @@ mod polled {
     use crate::io::retry_on_interrupt;
     use crate::poll::{LazyNotifier, hung_up, wait_stream};
 
+    /// A connected TCP or Unix socket.
+    ///
+    /// The socket must not be shared: it is made non-blocking, which also affects its clones.
     #[derive(Debug)]
-    pub(super) struct PlatformSocket {
+    pub struct Socket {
         handle: Arc<SocketHandle>,
         notifier: LazyNotifier,
         /// For a server that asked for a [`SocketControl`].
@@ -144,13 +55,24 @@ mod polled {
         };
     }
 
-    impl PlatformSocket {
-        pub(super) fn tcp(stream: TcpStream) -> io::Result<Self> {
+    impl Socket {
+        /// Wraps a TCP connection and sets `TCP_NODELAY`, so that small messages leave immediately.
+        ///
+        /// # Errors
+        ///
+        /// The error of the operating system if an option cannot be set, because the connection is gone.
+        pub fn tcp(stream: TcpStream) -> io::Result<Self> {
+            stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             Ok(Self::new(SocketHandle::Tcp(stream)))
         }
 
-        pub(super) fn unix(stream: UnixStream) -> io::Result<Self> {
+        /// Wraps a Unix socket connection.
+        ///
+        /// # Errors
+        ///
+        /// The error of the operating system if it cannot be made non-blocking.
+        pub fn unix(stream: UnixStream) -> io::Result<Self> {
             stream.set_nonblocking(true)?;
             Ok(Self::new(SocketHandle::Unix(stream)))
         }
@@ -159,7 +81,8 @@ mod polled {
             Self { handle: Arc::new(handle), notifier: LazyNotifier::default(), usage: None }
         }
 
-        pub(super) fn control(&mut self) -> SocketControl {
+        /// Returns a control of this socket for the server that accepted it. The use of the socket is recorded from now on.
+        pub fn control(&mut self) -> SocketControl {
             let usage = self.usage.get_or_insert_with(|| Arc::new(SocketUsage::new()));
             SocketControl { handle: Arc::downgrade(&self.handle), usage: Arc::clone(usage) }
         }
@@ -170,8 +93,10 @@ mod polled {
             }
             written
         }
+    }
 
-        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    impl AsFd for Socket {
+        fn as_fd(&self) -> BorrowedFd<'_> {
             on!(self.handle, stream => stream.as_fd())
         }
     }
@@ -226,7 +151,7 @@ mod polled {
         }
     }
 
-    impl Duplex for PlatformSocket {
+    impl Duplex for Socket {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
             let read = retry_on_interrupt(|| on!(self.handle, stream => (&mut &*stream).read(buf)));
             if let (Some(usage), Ok(count @ 1..)) = (&self.usage, &read) {
@@ -279,7 +204,6 @@ mod polled {
     }
 }
 
-/// A socket with a selector of its own, as Windows has no wait for a socket and a waker at once.
 #[cfg(not(unix))]
 mod selected {
     use std::io::{ErrorKind, Read, Write};
@@ -288,15 +212,25 @@ mod selected {
     use crate::io::retry_on_interrupt;
     use crate::poll::Selector;
 
+    /// A connected TCP socket.
+    ///
+    /// The socket must not be shared: it is made non-blocking, which also affects its clones.
+    // It has a selector of its own, as Windows has no wait for a socket and a waker at once.
     #[derive(Debug)]
-    pub(super) struct PlatformSocket {
-        pub(super) stream: TcpStream,
+    pub struct Socket {
+        stream: TcpStream,
         /// Created by the first wait or waker, with the interest that it has registered.
         selector: Option<(Selector, Interest)>,
     }
 
-    impl PlatformSocket {
-        pub(super) fn tcp(stream: TcpStream) -> io::Result<Self> {
+    impl Socket {
+        /// Wraps a TCP connection and sets `TCP_NODELAY`, so that small messages leave immediately.
+        ///
+        /// # Errors
+        ///
+        /// The error of the operating system if an option cannot be set, because the connection is gone.
+        pub fn tcp(stream: TcpStream) -> io::Result<Self> {
+            stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             Ok(Self { stream, selector: None })
         }
@@ -312,7 +246,14 @@ mod selected {
         }
     }
 
-    impl Duplex for PlatformSocket {
+    #[cfg(windows)]
+    impl std::os::windows::io::AsSocket for Socket {
+        fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+            self.stream.as_socket()
+        }
+    }
+
+    impl Duplex for Socket {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
             retry_on_interrupt(|| self.stream.read(buf))
         }

@@ -66,11 +66,18 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "in smol and tokio the future of `run` owns the server, and `Handle` reaches it",
     ),
     ("threads", "Server::workers HttpServer::workers", "handlers on threads of their own"),
-    ("smol tokio", "Server::max_running HttpServer::max_running", "handlers that are futures"),
+    ("smol tokio", "Server::max_running", "handlers that are futures"),
     (
-        "threads smol tokio",
-        "HttpServer::shards HttpServer::pin_shards",
-        "handlers of blocking stay on one thread",
+        "blocking smol tokio",
+        "HttpServer::max_running",
+        "handlers that are futures, for which `mcp-runtime` has it",
+    ),
+    (
+        "blocking",
+        "Server::run_remotely Server::expect_messages HttpServer::run_remotely HttpServer::expect_messages \
+         HttpServer::commands HttpServer::register HttpServer::poll_io HttpServer::process_events \
+         HttpServer::prepare_wait HttpServer::is_over HttpServer::pin_thread HttpServer::cores",
+        "its servers are those of `mcp-runtime`, on which the other adapters build theirs",
     ),
     ("smol tokio", "HttpServer::shards_with", "routers of smol cannot be shared by threads"),
     (
