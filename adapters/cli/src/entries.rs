@@ -64,11 +64,9 @@ fn parse_entry<T: DeserializeOwned>(out: &mut String, raw: &RawJson, paint: Pain
         Ok(entry) => return Some(entry),
         Err(why) => why,
     };
-    let json = content::abridge_json(raw);
-    let short: String = json.chars().take(MAX_ENTRY_CHARS).collect();
-    let more = if short.len() < json.len() { " …" } else { "" };
+    let short = escape::shortened(&content::abridge_json(raw), MAX_ENTRY_CHARS);
     let why = paint.dim(escape::line(&why.to_string()).into_owned());
-    out.push_str(&format!("  {}  {}{more}\n      {why}\n", paint.bad("(unreadable)"), escape::line(&short)));
+    out.push_str(&format!("  {}  {}\n      {why}\n", paint.bad("(unreadable)"), escape::line(&short)));
     None
 }
 

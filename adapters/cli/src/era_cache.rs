@@ -7,10 +7,9 @@
 use core::cell::Cell;
 use core::hash::{Hash, Hasher as _};
 use core::time::Duration;
-use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::DefaultHasher;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Instant, SystemTime};
@@ -22,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;
 use crate::notes::print_note;
+use crate::output::{create_private_folder, read_text, user_folder};
 
 /// Entry of the cache for one command.
 pub(crate) struct EraMemory {
@@ -63,8 +63,9 @@ impl EraMemory {
     /// probes, and a socket has no name.
     pub(crate) fn new(place_hash: Option<String>, is_remote: bool, versions: VersionSet) -> Option<Self> {
         let command = place_hash.filter(|_| versions.is_dual_era())?;
+        let at_home = if cfg!(target_vendor = "apple") { "Library/Caches" } else { ".cache" };
         Some(Self {
-            file: cache_folder()?.join("mcp-probe").join("eras.json"),
+            file: user_folder("XDG_CACHE_HOME", at_home)?.join("eras.json"),
             command,
             is_remote,
             was_restarted: Cell::new(false),
@@ -176,18 +177,14 @@ pub(crate) fn hash_text(value: &impl Hash) -> String {
 
 /// Reads the file. A missing, damaged or overlong file is an empty cache, which the next change replaces.
 fn read(path: &Path) -> CacheFile {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-    read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+    let text = read_text(path, MAX_FILE_BYTES).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Replaces the file at once, so that another process never reads a part of it.
 fn write(path: &Path, cache: &CacheFile) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)?;
+    create_private_folder(folder)?;
     let temporary = folder.join(format!("eras.json.{}", process::id()));
     let written = serde_json::to_vec(cache)
         .map_err(io::Error::from)
@@ -197,16 +194,6 @@ fn write(path: &Path, cache: &CacheFile) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
-}
-
-/// Returns the cache folder of the user, if the system has one. Relative paths are ignored, as XDG demands.
-fn cache_folder() -> Option<PathBuf> {
-    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if cfg!(windows) {
-        return folder("LOCALAPPDATA");
-    }
-    let at_home = if cfg!(target_vendor = "apple") { "Library/Caches" } else { ".cache" };
-    folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(at_home)))
 }
 
 fn unix_time() -> u64 {

@@ -7,6 +7,14 @@ pub(crate) fn indented(text: &str) -> String {
     lines(text.trim_end()).replace('\n', "\n    | ")
 }
 
+/// Cuts a text to a number of characters, and says so.
+pub(crate) fn shortened(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use mcp_std::process::{SpawnError, SpawnErrorKind};
 
 use crate::args;
 use crate::connections;
+use crate::escape;
 #[cfg(feature = "auth")]
 pub(crate) use authorization::url_text;
 
@@ -37,7 +38,7 @@ pub(crate) struct CommandFailure {
     /// Scopes that the server asks for.
     scopes: Box<[String]>,
     /// Whether a result is already on stdout.
-    has_result: bool,
+    pub(crate) has_result: bool,
 }
 
 impl core::fmt::Display for CommandFailure {
@@ -202,13 +203,6 @@ impl CommandFailure {
         self
     }
 
-    #[cfg(feature = "auth")]
-    #[must_use]
-    pub(crate) fn with_message(mut self, message: String) -> Self {
-        self.message = message;
-        self
-    }
-
     /// Prefixes the message with the operation that failed.
     #[must_use]
     pub(crate) fn with_context(mut self, what: &str) -> Self {
@@ -265,22 +259,11 @@ impl CommandFailure {
         self.stderr_tail.lines().rev().map(str::trim).find(|line| !line.is_empty())
     }
 
-    /// Returns the message, for use in another one.
-    #[cfg(feature = "auth")]
-    pub(crate) fn into_message(self) -> String {
-        self.message
-    }
-
     /// States that a result is already on stdout, so that a script finds no second value there.
     #[must_use]
     pub(crate) const fn after_result(mut self) -> Self {
         self.has_result = true;
         self
-    }
-
-    /// Returns whether a result is already on stdout.
-    pub(crate) const fn has_result(&self) -> bool {
-        self.has_result
     }
 
     /// Creates the failure of a program that does not start.
@@ -511,9 +494,7 @@ fn challenged_scopes(error: &HttpError) -> Option<&str> {
 fn describe_rpc_error(error: &RpcError) -> String {
     let mut text = format!("an error: {error}");
     if let Some(data) = &error.data {
-        let short: String = data.as_str().chars().take(MAX_DETAIL_CHARS).collect();
-        let more = if short.len() < data.as_str().len() { " …" } else { "" };
-        let _ = write!(text, "; details: {short}{more}");
+        let _ = write!(text, "; details: {}", escape::shortened(data.as_str(), MAX_DETAIL_CHARS));
     }
     text
 }

@@ -20,32 +20,26 @@ pub(crate) enum Feature {
 impl Feature {
     const ALL: [Self; 6] = [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Sessions, Self::Tls];
 
-    const fn name(self) -> &'static str {
+    /// Returns the name, and whether this program was built with the feature.
+    const fn about(self) -> (&'static str, bool) {
         match self {
-            Self::Auth => "auth",
-            Self::Check => "check",
-            Self::Events => "events",
-            Self::Runtimes => "runtimes",
-            Self::Sessions => "sessions",
-            Self::Tls => "tls",
+            Self::Auth => ("auth", cfg!(feature = "auth")),
+            Self::Check => ("check", cfg!(feature = "check")),
+            Self::Events => ("events", cfg!(feature = "events")),
+            Self::Runtimes => ("runtimes", cfg!(feature = "runtimes")),
+            Self::Sessions => ("sessions", cfg!(feature = "sessions")),
+            Self::Tls => ("tls", cfg!(feature = "tls")),
         }
     }
 
     /// Returns whether this program was built with the feature.
     pub(crate) const fn is_enabled(self) -> bool {
-        match self {
-            Self::Auth => cfg!(feature = "auth"),
-            Self::Check => cfg!(feature = "check"),
-            Self::Events => cfg!(feature = "events"),
-            Self::Runtimes => cfg!(feature = "runtimes"),
-            Self::Sessions => cfg!(feature = "sessions"),
-            Self::Tls => cfg!(feature = "tls"),
-        }
+        self.about().1
     }
 
     /// Creates the failure of a command or an option that needs the feature.
     pub(crate) fn missing(self, what: &str) -> CommandFailure {
-        let name = self.name();
+        let (name, _) = self.about();
         let failure =
             CommandFailure::usage(format!("{what}: this mcp-probe was built without the feature `{name}`"));
         failure.with_hint(if self == Self::Runtimes { RUNTIMES_HINT } else { FULL_HINT })
@@ -56,7 +50,7 @@ impl Feature {
 pub(crate) fn describe_missing() -> Option<String> {
     let missing =
         Feature::ALL.into_iter().filter(|feature| !feature.is_enabled() && *feature != Feature::Runtimes);
-    let names: Vec<_> = missing.map(Feature::name).collect();
+    let names: Vec<_> = missing.map(|feature| feature.about().0).collect();
     (!names.is_empty()).then(|| {
         format!("Built without the features {}: what needs one says so.\n{FULL_HINT}.", names.join(", "))
     })

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use mcp_blocking::Error;
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallError, Change, RawJson};
+use mcp_proto::{CallError, Change};
 use serde_json::{Value, json};
 
 use crate::args::{TargetArgs, duration, usage};
@@ -18,7 +18,7 @@ use crate::changes::{ChangeEvent, change_name};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::notes;
-use crate::output::{print, print_json};
+use crate::output::{print, print_value};
 use crate::session::ClientSession;
 
 /// Follows changes of lists and resources.
@@ -49,10 +49,7 @@ pub(crate) struct ListenArgs {
 }
 
 pub(crate) fn run(args: &ListenArgs) -> Result<(), CommandFailure> {
-    let mut session = ClientSession::open(&args.target, None)?;
-    let outcome = ListenCommand { args, session: &mut session, change_count: 0 }.listen();
-    session.close();
-    outcome
+    ClientSession::run(&args.target, |session| ListenCommand { args, session, change_count: 0 }.listen())
 }
 
 struct ListenCommand<'a> {
@@ -178,8 +175,7 @@ impl ListenCommand<'_> {
         if !self.args.json {
             return print(&format!("{}\n", escape::line(text)));
         }
-        let json = RawJson::encode(&value()).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        print_json(&json)
+        print_value(&value())
     }
 }
 

@@ -1,9 +1,9 @@
-//! Output on stdout, and files that other users cannot read.
+//! Output on stdout, and files of the user, those among them that others cannot read.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -157,8 +157,9 @@ pub(crate) fn wrapped_line(line: &str, width: usize) -> String {
 const MIN_TEXT_WIDTH: usize = 30;
 
 /// Formats a number of things: `1 file`, `2 files`.
-pub(crate) fn count(n: usize, thing: &str) -> String {
-    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+pub(crate) fn count(n: impl ToString, thing: &str) -> String {
+    let n = n.to_string();
+    format!("{n} {thing}{}", if n == "1" { "" } else { "s" })
 }
 
 /// Lists names, up to [`MAX_NAMES_SHOWN`].
@@ -200,17 +201,24 @@ pub(crate) fn terminal_width() -> usize {
     columns.or_else(|| terminal_size().map(|(Width(width), _)| usize::from(width))).unwrap_or(100)
 }
 
+/// Reads the text of a file, up to a number of bytes.
+///
+/// # Errors
+///
+/// Fails as the system does, or if it is not UTF-8.
+pub(crate) fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(max_bytes).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Creates a file that other users cannot read, as traces are. It must not exist.
 ///
 /// # Errors
 ///
 /// Fails as the system does.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    private_options().create_new(true).open(path)
 }
 
 /// Writes a file that other users cannot read unless it was there and they could.
@@ -219,11 +227,16 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
 ///
 /// Fails as the system does.
 pub(crate) fn write_private_file(path: &Path, text: &str) -> io::Result<()> {
+    private_options().create(true).truncate(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// Returns the options to write a file that other users cannot read once it is created.
+fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    options
 }
 
 /// Creates a folder that other users cannot read, with those above it, unless they exist.
@@ -239,13 +252,18 @@ pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Returns the folder of this program for state of the user, if the system has one. Relative paths are ignored, as XDG demands.
+/// Returns the folder of this program for state of the user, if the system has one.
 pub(crate) fn state_folder() -> Option<PathBuf> {
+    user_folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// Returns the folder of this program in the one that a variable names, or that is at home. Relative paths are ignored, as XDG demands.
+pub(crate) fn user_folder(xdg: &str, at_home: &str) -> Option<PathBuf> {
     let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = if cfg!(windows) {
         variable("LOCALAPPDATA")
     } else {
-        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")))
+        variable(xdg).or_else(|| Some(variable("HOME")?.join(at_home)))
     };
     Some(base?.join("mcp-probe"))
 }

@@ -48,10 +48,7 @@ struct RoundTripTimes {
 }
 
 pub(crate) fn run(args: &PingArgs) -> Result<(), CommandFailure> {
-    let mut session = ClientSession::open(&args.target, None)?;
-    let outcome = measure(&mut session, args);
-    session.close();
-    outcome
+    ClientSession::run(&args.target, |session| measure(session, args))
 }
 
 fn measure(session: &mut ClientSession, args: &PingArgs) -> Result<(), CommandFailure> {

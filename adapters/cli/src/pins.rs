@@ -63,10 +63,7 @@ fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
             format!("`mcp-probe pin --check {lock}` tells what has changed; --overwrite replaces the file"),
         ));
     }
-    let mut session = ClientSession::open(&args.target, None)?;
-    let pins = session.client.read_pins().map_err(|error| session.failure(&error));
-    session.close();
-    let pins = pins?;
+    let pins = ClientSession::run(&args.target, read)?;
     let failed =
         |error: &dyn core::fmt::Display| CommandFailure::failed(format!("cannot write the pins: {error}"));
     let text = serde_json::to_string_pretty(&pins).map_err(|error| failed(&error))?;
@@ -79,6 +76,10 @@ fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns how many entries of each kind there are.
+fn read(session: &mut ClientSession) -> Result<Pins, CommandFailure> {
+    session.client.read_pins().map_err(|error| session.failure(&error))
+}
+
 fn summary(pins: &Pins) -> String {
     let kinds = [EntryKind::Tool, EntryKind::Prompt, EntryKind::Resource, EntryKind::ResourceTemplate];
     let counts = kinds.map(|kind| count(pins.names(kind).count(), &kind.to_string()));
@@ -87,10 +88,7 @@ fn summary(pins: &Pins) -> String {
 
 fn check(args: &PinArgs, lock: &Path) -> Result<(), CommandFailure> {
     let pinned = read_lock(lock)?;
-    let mut session = ClientSession::open(&args.target, None)?;
-    let listed = session.client.read_pins().map_err(|error| session.failure(&error));
-    session.close();
-    let listed = listed?;
+    let listed = ClientSession::run(&args.target, read)?;
     let findings = pinned.compare(&listed);
     let locks = [&pinned, &listed].map(|pins| serde_json::to_value(pins).unwrap_or_default());
     if args.sarif {
@@ -140,9 +138,7 @@ fn values<'v>(locks: &'v [Value; 2], finding: &Finding, pointer: &str) -> [Optio
 /// Formats a value of a finding in short, as it was pinned (-) or as it is listed (+).
 fn format_value(sign: char, value: Option<&Value>) -> String {
     let Some(text) = value.map(Value::to_string) else { return String::new() };
-    let more = if text.chars().count() > MAX_VALUE_CHARS { " …" } else { "" };
-    let short: String = text.chars().take(MAX_VALUE_CHARS).collect();
-    format!("  {sign} {}{more}\n", escape::line(&short))
+    format!("  {sign} {}\n", escape::line(&escape::shortened(&text, MAX_VALUE_CHARS)))
 }
 
 /// Maximum number of characters shown of a value.

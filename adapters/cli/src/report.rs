@@ -36,7 +36,7 @@ struct ErrorJson<'a> {
 impl CommandFailure {
     /// Prints the failure on stdout as one JSON object, unless a result is already there.
     pub(crate) fn print_json(&self) {
-        if self.has_result() {
+        if self.has_result {
             return;
         }
         let response = self.response();

@@ -14,7 +14,17 @@ use indicatif::ProgressBar;
 use crate::stop::Interrupts;
 
 /// The terminal of this process.
-static SCREEN: Screen = Screen { content: Mutex::new(Content::new()), changed: Condvar::new() };
+static SCREEN: Screen = Screen {
+    content: Mutex::new(Content {
+        bar: None,
+        is_editing: false,
+        dialogues: 0,
+        interrupts: None,
+        lines: VecDeque::new(),
+        dropped: 0,
+    }),
+    changed: Condvar::new(),
+};
 
 struct Screen {
     content: Mutex<Content>,
@@ -35,17 +45,6 @@ struct Content {
 }
 
 impl Content {
-    const fn new() -> Self {
-        Self {
-            bar: None,
-            is_editing: false,
-            dialogues: 0,
-            interrupts: None,
-            lines: VecDeque::new(),
-            dropped: 0,
-        }
-    }
-
     fn push_line(&mut self, line: &str) {
         if self.lines.len() == MAX_LINES {
             self.lines.pop_front();

@@ -73,6 +73,21 @@ impl ClientSession {
         Self::open_as(target, answer_args, Config::clone)
     }
 
+    /// Runs a command in a session without answers to input requests, and closes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and as `run`.
+    pub(crate) fn run<T>(
+        target: &TargetArgs,
+        run: impl FnOnce(&mut Self) -> Result<T, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
+        let mut session = Self::open(target, None)?;
+        let outcome = run(&mut session);
+        session.close();
+        outcome
+    }
+
     /// Connects as [`open`](Self::open) does, as a client that knows apps. Input requests are refused.
     ///
     /// # Errors
@@ -181,7 +196,7 @@ impl ClientSession {
         let roots = responder.as_ref().and_then(InputResponder::roots);
         if let Some(responder) = &responder {
             config = config.capabilities(responder.capabilities()).tasks();
-            unanswered = responder.unanswered();
+            unanswered = responder.unanswered.clone();
         }
         let (changes, progress) = (ReceivedChanges::default(), SharedProgress::default());
         let log_level = Arc::new(Mutex::new(target.log.clone()));

@@ -2,6 +2,8 @@
 
 mod args;
 
+use alloc::collections::BTreeMap;
+
 use base64::Engine as _;
 use mcp_blocking::Error;
 use mcp_extensions::skills::{Skill, SkillContent, SkillError, SkillUri};
@@ -11,31 +13,24 @@ use serde::Serialize;
 use crate::content;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, join_names, print, print_json};
+use crate::output::{count, join_names, print, print_value};
 use crate::paint::Paint;
 use crate::session::ClientSession;
 pub(crate) use args::SkillsCommand;
 use args::{SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 
 pub(crate) fn run(command: &SkillsCommand) -> Result<(), CommandFailure> {
-    let mut session = ClientSession::open(command.target(), None)?;
-    let outcome = match command {
-        SkillsCommand::List(args) => list(&mut session, args),
-        SkillsCommand::Show(args) => show(&mut session, args),
-        SkillsCommand::Verify(args) => verify(&mut session, args),
-    };
-    session.close();
-    outcome
+    match command {
+        SkillsCommand::List(args) => ClientSession::run(&args.target, |session| list(session, args)),
+        SkillsCommand::Show(args) => ClientSession::run(&args.target, |session| show(session, args)),
+        SkillsCommand::Verify(args) => ClientSession::run(&args.target, |session| verify(session, args)),
+    }
 }
 
 fn list(session: &mut ClientSession, args: &SkillsListArgs) -> Result<(), CommandFailure> {
-    #[derive(Serialize)]
-    struct Report {
-        skills: Vec<RawJson>,
-    }
     let skills = fetch(session)?;
     if args.json {
-        return print_report(&Report { skills });
+        return print_value(&BTreeMap::from([("skills", skills)]));
     }
     let (mut out, paint) = (String::new(), Paint::for_stdout());
     for raw in &skills {
@@ -70,7 +65,7 @@ fn show(session: &mut ClientSession, args: &SkillsShowArgs) -> Result<(), Comman
         Err(error) => return Err(session.failure(&error).with_context(&format!("reading {file}"))),
     };
     if args.json {
-        return print_report(&shown_file(&skill, &file, &content));
+        return print_value(&shown_file(&skill, &file, &content));
     }
     let (mut out, paint) = (String::new(), Paint::for_stdout());
     match content.as_text() {
@@ -116,12 +111,7 @@ fn shown_file<'a>(skill: &'a Skill, uri: &'a str, content: &'a SkillContent) -> 
     ShownSkill { skill, file }
 }
 
-/// Output of `verify --json`.
-#[derive(Serialize)]
-struct VerifyReport {
-    skills: Vec<VerifiedSkill>,
-}
-
+/// A member of the output of `verify --json`.
 #[derive(Serialize)]
 struct VerifiedSkill {
     uri: String,
@@ -134,10 +124,10 @@ struct VerifiedSkill {
 }
 
 fn verify(session: &mut ClientSession, args: &SkillsVerifyArgs) -> Result<(), CommandFailure> {
-    let mut report = VerifyReport { skills: Vec::new() };
+    let mut report = Vec::new();
     if args.skills.is_empty() {
         for raw in fetch(session)? {
-            report.skills.push(match raw.parse::<Skill>() {
+            report.push(match raw.parse::<Skill>() {
                 Ok(skill) => verify_skill(session, &skill)?,
                 Err(error) => VerifiedSkill {
                     uri: raw.member("uri").and_then(|uri| uri.string()).unwrap_or_default(),
@@ -151,18 +141,18 @@ fn verify(session: &mut ClientSession, args: &SkillsVerifyArgs) -> Result<(), Co
     }
     for name in &args.skills {
         let skill = find(session, name)?;
-        report.skills.push(verify_skill(session, &skill)?);
+        report.push(verify_skill(session, &skill)?);
     }
-    let failed = report.skills.iter().filter(|skill| !skill.errors.is_empty()).count();
+    let failed = report.iter().filter(|skill| !skill.errors.is_empty()).count();
     if args.json {
-        print_report(&report)?;
+        print_value(&BTreeMap::from([("skills", &report)]))?;
     } else {
         print(&format_verified(&report, Paint::for_stdout()))?;
     }
     if failed == 0 {
         return Ok(());
     }
-    let failure = CommandFailure::failed(format!("{failed} of {} skills do not match", report.skills.len()));
+    let failure = CommandFailure::failed(format!("{failed} of {} skills do not match", report.len()));
     Err(failure.after_result())
 }
 
@@ -203,9 +193,9 @@ fn verify_skill(session: &mut ClientSession, skill: &Skill) -> Result<VerifiedSk
     Ok(verified)
 }
 
-fn format_verified(report: &VerifyReport, paint: Paint) -> String {
+fn format_verified(report: &[VerifiedSkill], paint: Paint) -> String {
     let mut out = String::new();
-    for skill in &report.skills {
+    for skill in report {
         let word = match (&*skill.errors, skill.verified) {
             ([], true) => "ok",
             ([], false) => "dynamic",
@@ -217,7 +207,7 @@ fn format_verified(report: &VerifyReport, paint: Paint) -> String {
             out.push_str(&format!("    {}\n", escape::line(error)));
         }
     }
-    if report.skills.is_empty() {
+    if report.is_empty() {
         out.push_str(&format!("{}\n", paint.dim("(the server lists no skills)")));
     }
     out
@@ -260,9 +250,4 @@ fn find(session: &mut ClientSession, name: &str) -> Result<Skill, CommandFailure
 
 fn failure(session: &ClientSession, error: &Error, what: &str) -> CommandFailure {
     session.failure(error).with_context(what)
-}
-
-fn print_report<T: Serialize>(report: &T) -> Result<(), CommandFailure> {
-    let json = RawJson::encode(report).map_err(|error| CommandFailure::failed(error.to_string()))?;
-    print_json(&json)
 }

@@ -25,7 +25,7 @@ use crate::notes::print_note;
 use crate::screen;
 use dialogue::{Dialogue, DialogueOutcome};
 use preset::{PresetAnswer, PresetAnswers, PresetLookup};
-use terminal::{Console, Terminal};
+use terminal::Console;
 
 /// Answers to input requests of the server.
 #[derive(Debug, Args)]
@@ -124,8 +124,8 @@ pub(crate) const UNANSWERED_HINT: &str =
 pub(crate) struct InputResponder {
     presets: PresetAnswers,
     roots: Option<ListRootsResult>,
-    dialogue: Option<Dialogue<Box<dyn Terminal>>>,
-    unanswered: UnansweredInputs,
+    dialogue: Option<Dialogue<Console>>,
+    pub(crate) unanswered: UnansweredInputs,
     offered_roots: OfferedRoots,
     /// Number of input requests so far.
     request_count: u32,
@@ -140,19 +140,14 @@ impl InputResponder {
     ///
     /// Fails if a path of `--root` is invalid.
     pub(crate) fn new(options: &AnswerArgs, server: &str) -> Result<Self, CommandFailure> {
-        let terminal = Console::open().map(|console| Box::new(console) as Box<dyn Terminal>);
         Ok(Self {
             presets: PresetAnswers::new(options.answer.clone()),
             roots: roots::from_paths(&options.root).map_err(CommandFailure::usage)?,
-            dialogue: terminal.map(|terminal| Dialogue::new(terminal, server)),
+            dialogue: Console::open().map(|console| Dialogue::new(console, server)),
             unanswered: UnansweredInputs::default(),
             offered_roots: OfferedRoots::default(),
             request_count: 0,
         })
-    }
-
-    pub(crate) fn unanswered(&self) -> UnansweredInputs {
-        self.unanswered.clone()
     }
 
     /// Returns the roots, if the options offer any.

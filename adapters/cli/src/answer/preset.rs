@@ -72,23 +72,19 @@ impl PresetAnswer {
     /// Returns why the answer does not fit the request.
     #[expect(deprecated, reason = "supported until its removal")]
     fn answer(&self, request: &InputRequest<'_>) -> Result<Option<InputResponse<'static>>, String> {
-        let answer: InputResponse<'static> = match request {
+        let answer = match request {
             InputRequest::Elicit(ElicitParams::Form(form)) => {
-                self.form_result(&form.requested_schema)?.into()
+                Some(self.form_result(&form.requested_schema)?.into())
             }
-            InputRequest::Elicit(_) => self.elicit_result()?.into(),
-            InputRequest::CreateMessage(_) => match self.sampling_result()? {
-                Some(message) => message.into(),
-                None => return Ok(None),
-            },
-            InputRequest::ListRoots(_) => match self.roots_result()? {
-                Some(roots) => roots.into(),
-                None => return Ok(None),
-            },
+            InputRequest::Elicit(_) => Some(self.elicit_result()?.into()),
+            InputRequest::CreateMessage(_) => self.sampling_result()?.map(InputResponse::from),
+            InputRequest::ListRoots(_) => self.roots_result()?.map(InputResponse::from),
             _ => return Err("this kind of input request cannot be answered".into()),
         };
-        request.check_response(&answer).map_err(|mismatch| mismatch.to_string())?;
-        Ok(Some(answer))
+        if let Some(answer) = &answer {
+            request.check_response(answer).map_err(|mismatch| mismatch.to_string())?;
+        }
+        Ok(answer)
     }
 
     /// Returns an answer without content, or a complete result.

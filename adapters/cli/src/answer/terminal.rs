@@ -13,16 +13,6 @@ pub(super) trait Terminal: Send {
     fn read_line(&mut self) -> Option<String>;
 }
 
-impl<T: Terminal + ?Sized> Terminal for Box<T> {
-    fn show(&mut self, text: &str) {
-        (**self).show(text);
-    }
-
-    fn read_line(&mut self) -> Option<String> {
-        (**self).read_line()
-    }
-}
-
 /// The terminal of this process. It shows text on stderr, because stdout is for results.
 pub(super) struct Console(());
 

@@ -61,28 +61,30 @@ pub(crate) struct ServerPlaceArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+impl ServerPlaceArgs {
+    /// Returns whether the command line names a server.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.command.is_empty() || self.config.is_some() || self.serial.is_some()
+    }
+}
+
 /// Returns the URL given in place of a server command, if any.
 pub(crate) fn url(command: &[OsString]) -> Option<&str> {
-    match command {
-        [only] => only.to_str().filter(|text| is_url(text)),
-        _ => None,
-    }
+    only(command).filter(|word| is_url(word))
 }
 
 /// Returns the socket given in place of a server command, if any.
 pub(crate) fn socket(command: &[OsString]) -> Option<&str> {
-    match command {
-        [only] => only.to_str().filter(|text| StreamAddress::is_socket(text)),
-        _ => None,
-    }
+    only(command).filter(|word| StreamAddress::is_socket(word))
 }
 
 /// Returns the name of the connection given in place of a server command, if any.
 pub(crate) fn connection(command: &[OsString]) -> Option<&str> {
-    match command {
-        [only] => only.to_str()?.strip_prefix('@'),
-        _ => None,
-    }
+    only(command)?.strip_prefix('@')
+}
+
+fn only(command: &[OsString]) -> Option<&str> {
+    if let [only] = command { only.to_str() } else { None }
 }
 
 /// Returns whether a word is an `http` or `https` URL.

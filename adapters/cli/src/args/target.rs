@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
-use super::values::{duration, level, optional_revision, revision};
+use super::values::{duration, level, name_of, optional_revision, revision};
 
 /// How a connection to a server begins, and how long it lasts.
 #[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ impl RevisionArgs {
         Err(format!(
             "--protocol-version {version} belongs to the {} era, but --era is {}",
             version.era(),
-            self.era
+            name_of(&self.era)
         ))
     }
 }
@@ -180,16 +180,6 @@ impl EraChoice {
             Self::Modern => VersionSet::ALL.era(Era::Modern),
             Self::Legacy => VersionSet::ALL.era(Era::Legacy),
         }
-    }
-}
-
-impl core::fmt::Display for EraChoice {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Modern => "modern",
-            Self::Legacy => "legacy",
-        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{RawJson, Version, VersionSet};
 
@@ -29,6 +30,11 @@ pub(crate) enum ArgumentValue {
 }
 
 pub(crate) use mcp_std::json_file::{duration, duration_or_zero};
+
+/// Returns the name of a choice on the command line.
+pub(crate) fn name_of(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
 
 /// Parses the path of a URL, without a query.
 pub(crate) fn path(text: &str) -> Result<String, String> {

@@ -71,9 +71,7 @@ impl Interaction for ProbeInteraction {
 
     fn assertion(&self, _: &AssertionRequest) -> io::Result<Secret> {
         match &self.assertion {
-            Some(source) => {
-                source.read().map(Secret::from).map_err(|why| io::Error::other(why.into_message()))
-            }
+            Some(source) => source.read().map(Secret::from).map_err(|why| io::Error::other(why.message)),
             None => Err(io::Error::other("no option names an assertion")),
         }
     }

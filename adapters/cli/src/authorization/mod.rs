@@ -45,7 +45,7 @@ pub(crate) fn for_command(
         };
     };
     let options = ClientOptions::for_tokens(&args.tokens, revisions)?;
-    remote.allow_http(options.http_hosts());
+    remote.allow_http(&options.http_hosts);
     let url = endpoint(remote)?;
     if remote.has_credential() {
         if remote.config()?.exposes_credential() {
@@ -62,15 +62,10 @@ pub(crate) fn for_command(
         return if args.authorize { Err(cleartext_failure(&url)) } else { Ok(None) };
     }
     let store = ProbeStore::open(args.tokens.store.token_store.as_deref());
-    let record = stored(&store, &url)?.filter(|_| !options.names_client());
-    let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion())?;
-    let authorizer = options.authorizer(|config| {
-        let config = config.interactive(!args.asks_nobody && (args.authorize || is_terminal()));
-        match &record {
-            Some(record) => adopt(config, record),
-            None => config,
-        }
-    });
+    let record = stored(&store, &url)?.filter(|_| !options.names_client);
+    let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion.clone())?;
+    let asks_user = !args.asks_nobody && (args.authorize || is_terminal());
+    let authorizer = adopting(&options, asks_user, record.as_ref());
     Ok(Some(authorizer.store(store).interaction(interaction)))
 }
 
@@ -88,7 +83,7 @@ pub(crate) fn for_stored_tokens(
     let allow_http = allow_http.to_vec();
     let client = OAuthClientArgs { client_id: None, client_secret: None, client_key: None, allow_http };
     let options = ClientOptions::for_client(&client)?;
-    remote.allow_http(options.http_hosts());
+    remote.allow_http(&options.http_hosts);
     let url = endpoint(remote)?;
     if remote.has_credential() {
         return if remote.config()?.exposes_credential() { Err(cleartext_failure(&url)) } else { Ok(None) };
@@ -98,13 +93,7 @@ pub(crate) fn for_stored_tokens(
     }
     let store = ProbeStore::open(store.token_store.as_deref());
     let record = stored(&store, &url)?;
-    let authorizer = options.authorizer(|config| {
-        let config = config.interactive(false);
-        match &record {
-            Some(record) => adopt(config, record),
-            None => config,
-        }
-    });
+    let authorizer = adopting(&options, false, record.as_ref());
     Ok(Some(authorizer.store(store)))
 }
 
@@ -172,7 +161,7 @@ pub(crate) fn for_login(
     remote: &mut RemoteServer,
 ) -> Result<Authorizer, CommandFailure> {
     let options = ClientOptions::for_tokens(tokens, revisions)?;
-    remote.allow_http(options.http_hosts());
+    remote.allow_http(&options.http_hosts);
     let url = endpoint(remote)?;
     if remote.has_credential() {
         let why = "login gets a token: leave --bearer and the header field Authorization out";
@@ -181,7 +170,7 @@ pub(crate) fn for_login(
     if exposes_tokens(remote)? {
         return Err(cleartext_failure(&url));
     }
-    let interaction = ProbeInteraction::new(&tokens.login, options.assertion())?;
+    let interaction = ProbeInteraction::new(&tokens.login, options.assertion.clone())?;
     let store = ProbeStore::for_tokens(tokens.store.token_store.as_deref())?;
     Ok(options.authorizer(|config| config).store(store).interaction(interaction))
 }
@@ -197,32 +186,30 @@ pub(crate) fn for_logout(
     record: Option<&TokenRecord>,
 ) -> Result<Authorizer, CommandFailure> {
     let options = ClientOptions::for_client(client)?;
-    let authorizer = options.authorizer(|config| {
-        let config = config.interactive(false);
-        match record.filter(|_| !options.names_client()) {
-            Some(record) => adopt(config, record),
-            None => config,
-        }
-    });
+    let authorizer = adopting(&options, false, record.filter(|_| !options.names_client));
     Ok(authorizer.store(store.clone()))
 }
 
-/// Makes the client of a stored record that of a configuration, so that its tokens are used.
+/// Creates an authorizer whose client is that of a stored record, so that its tokens are used.
 ///
 /// Only a dynamic registration is stored with its secret. Tokens of other clients with a secret or a key are used until
 /// they expire.
-fn adopt(config: Config, record: &TokenRecord) -> Config {
-    match record.registration() {
-        Registration::PreRegistered => {
-            let client = ClientCredentials::new(record.client_id(), ClientAuth::None);
-            config.credentials(client.issuer(record.issuer()))
+fn adopting(options: &ClientOptions, asks_user: bool, record: Option<&TokenRecord>) -> Authorizer {
+    options.authorizer(|config| {
+        let config = config.interactive(asks_user);
+        let Some(record) = record else { return config };
+        match record.registration() {
+            Registration::PreRegistered => {
+                let client = ClientCredentials::new(record.client_id(), ClientAuth::None);
+                config.credentials(client.issuer(record.issuer()))
+            }
+            // It was acceptable when it was stored.
+            Registration::MetadataDocument => {
+                config.clone().client_metadata_url(record.client_id()).unwrap_or(config)
+            }
+            _ => config,
         }
-        // It was acceptable when it was stored.
-        Registration::MetadataDocument => {
-            config.clone().client_metadata_url(record.client_id()).unwrap_or(config)
-        }
-        _ => config,
-    }
+    })
 }
 
 /// Returns whether a user is at a terminal and can be asked.

@@ -1,9 +1,5 @@
 //! The options of authorization, checked.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
-
 use mcp_auth::client::{Authorizer, ClientKey};
 use mcp_oauth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider, Scopes};
 use mcp_proto::http::client::{Credential, Url};
@@ -12,17 +8,19 @@ use crate::args::RevisionArgs;
 use crate::args::authorization::{
     DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg, TokenArgs,
 };
+use crate::args::values::name_of;
 use crate::failure::CommandFailure;
+use crate::output::read_text;
 use crate::server::read_secret;
 
 /// A client with the grant that it uses.
 pub(super) struct ClientOptions {
     config: Config,
     key: Option<ClientKey>,
-    http_hosts: Vec<String>,
+    pub(super) http_hosts: Vec<String>,
     /// The identity token or the assertion, which is read when it is needed.
-    assertion: Option<AssertionSource>,
-    names_client: bool,
+    pub(super) assertion: Option<AssertionSource>,
+    pub(super) names_client: bool,
 }
 
 /// Where an assertion is read.
@@ -82,20 +80,6 @@ impl ClientOptions {
         Ok(Self { config, key, http_hosts, assertion: None, names_client })
     }
 
-    /// Returns the hosts to which `http` is allowed.
-    pub(super) fn http_hosts(&self) -> &[String] {
-        &self.http_hosts
-    }
-
-    /// Returns whether the options name the client.
-    pub(super) const fn names_client(&self) -> bool {
-        self.names_client
-    }
-
-    pub(super) fn assertion(&self) -> Option<AssertionSource> {
-        self.assertion.clone()
-    }
-
     /// Creates an authorizer with these options and the given changes.
     pub(super) fn authorizer(&self, change: impl FnOnce(Config) -> Config) -> Authorizer {
         let authorizer = Authorizer::new(change(self.config.clone()));
@@ -144,12 +128,14 @@ impl Grant {
         let client_id = client.client_id.as_ref().or(grant.client_metadata.as_ref());
         match (client_id, no_user) {
             (None, true) => {
-                let why = format!("--grant {} needs --client-id", name(choice));
+                let why = format!("--grant {} needs --client-id", name_of(&choice));
                 return Err(CommandFailure::usage(why));
             }
             (_, true) if login.browser.is_some() || login.no_browser => {
-                let why =
-                    format!("--grant {} asks no user: leave --browser and --no-browser out", name(choice));
+                let why = format!(
+                    "--grant {} asks no user: leave --browser and --no-browser out",
+                    name_of(&choice)
+                );
                 return Err(CommandFailure::usage(why));
             }
             _ => {}
@@ -192,7 +178,7 @@ fn choose_grant(grant: &GrantArgs, login: &LoginArgs) -> Result<GrantChoice, Com
         (grant.idp.is_some(), GrantChoice::Enterprise, "--idp"),
         (login.device, GrantChoice::Device, "--device"),
     ];
-    let mut chosen = grant.grant.map(|choice| (choice, format!("--grant {}", name(choice))));
+    let mut chosen = grant.grant.map(|choice| (choice, format!("--grant {}", name_of(&choice))));
     for (_, choice, option) in implied.into_iter().filter(|(is_given, ..)| *is_given) {
         match &chosen {
             Some((other, by)) if *other != choice => {
@@ -203,17 +189,6 @@ fn choose_grant(grant: &GrantArgs, login: &LoginArgs) -> Result<GrantChoice, Com
         }
     }
     Ok(chosen.map_or(GrantChoice::Code, |(choice, _)| choice))
-}
-
-/// Returns the name of a grant on the command line.
-const fn name(choice: GrantChoice) -> &'static str {
-    match choice {
-        GrantChoice::Code => "code",
-        GrantChoice::Device => "device",
-        GrantChoice::ClientCredentials => "client-credentials",
-        GrantChoice::Enterprise => "enterprise",
-        GrantChoice::Assertion => "assertion",
-    }
 }
 
 /// Applies what the user prefers of what a server offers.
@@ -246,9 +221,11 @@ fn with_preferences(
 /// Returns how the client authenticates, and its key.
 fn client_auth(client: &OAuthClientArgs) -> Result<(ClientAuth, Option<ClientKey>), CommandFailure> {
     if let Some(path) = &client.client_key {
-        let key = ClientKey::from_pem(&read_key(path)?).map_err(|why| {
-            CommandFailure::usage(format!("--client-key: the file {}: {why}", path.display()))
-        })?;
+        let wrong = |why: &dyn core::fmt::Display| {
+            usage("--client-key", &format!("the file {}: {why}", path.display()))
+        };
+        let pem = read_text(path, MAX_KEY_BYTES).map_err(|error| wrong(&error))?;
+        let key = ClientKey::from_pem(&pem).map_err(|why| wrong(&why))?;
         let auth = ClientAuth::PrivateKeyJwt { algorithm: key.algorithm(), key_id: None };
         return Ok((auth, Some(key)));
     }
@@ -258,17 +235,6 @@ fn client_auth(client: &OAuthClientArgs) -> Result<(ClientAuth, Option<ClientKey
         return Err(CommandFailure::usage("--client-secret: it is empty"));
     }
     Ok((ClientAuth::Secret(secret.into()), None))
-}
-
-fn read_key(path: &Path) -> Result<String, CommandFailure> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
-    match read {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            Err(CommandFailure::usage(format!("--client-key: the file {}: {error}", path.display())))
-        }
-    }
 }
 
 /// Returns the identity provider, at which the client shows no secret: it belongs to another server.

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     report.print(args.json)?;
     let made = tally.latencies.len() + tally.failed() + tally.unanswered;
     if !is_interrupted && tally.lost > 0 {
-        let connections = count(usize::try_from(tally.lost).unwrap_or(usize::MAX), "connection");
+        let connections = count(tally.lost, "connection");
         let calls = match args.calls.map(|calls| calls.saturating_sub(made)).filter(|calls| *calls > 0) {
             Some(left) => format!("; calls that were not made: {left}"),
             None => String::new(),
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     }
     let failed = tally.failed();
     if failed > args.allow_errors {
-        let calls = count(usize::try_from(failed).unwrap_or(usize::MAX), "call");
+        let calls = count(failed, "call");
         let why = format!("{calls} failed, and --allow-errors allows {}", args.allow_errors);
         return Err(CommandFailure::failed(why).after_result());
     }

@@ -126,7 +126,7 @@ impl Report {
             (Some(rate), _) => format!("{rate} calls/s due"),
             (None, in_flight) => format!("{} in flight on each", in_flight.unwrap_or(1)),
         };
-        let connections = count(usize::try_from(self.connections).unwrap_or(0), "connection");
+        let connections = count(self.connections, "connection");
         row("request", &format!("{}, {connections}, {loop_kind}", self.request));
         let unanswered = match self.unanswered {
             0 => String::new(),

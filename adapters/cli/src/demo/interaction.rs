@@ -8,7 +8,7 @@ use mcp_proto::model::{ResourceContents, SubscriptionFilter};
 use mcp_proto::{Change, Era};
 use serde_json::json;
 
-use super::steps::{ANSWER_TIMEOUT, StepError, ensure, only_text, wait_for_message};
+use super::steps::{ANSWER_TIMEOUT, StepError, ensure, expect_message, only_text};
 use super::wire::{USER_NAME, WireLog, WireMessage};
 use crate::changes::ChangeEvent;
 use crate::client::Client;
@@ -24,9 +24,7 @@ pub(super) fn run_ask(client: &mut Client, wire: &WireLog) -> Result<String, Ste
         }
         Era::Legacy => |message| message.json["method"] == ELICITATION_METHOD,
     };
-    ensure(wait_for_message(client, wire, begun, asked)?.is_some(), || {
-        "the server did not request input".into()
-    })?;
+    expect_message(client, wire, begun, asked, "the server did not request input")?;
     let got = only_text(&result)?;
     ensure(got == format!("Hello, {USER_NAME}!"), || format!("the server turned the answer into {got:?}"))?;
     let how = match client.peer().era() {
@@ -63,13 +61,13 @@ pub(super) fn run_task(client: &mut Client, wire: &WireLog) -> Result<String, St
         return Err("the server made no task of the call".into());
     };
     let result = client.wait_task(&task)?;
-    let polled = wait_for_message(client, wire, begun, |message| message.json["method"] == GET_METHOD)?;
-    ensure(polled.is_some(), || "the client did not ask for the state of the task".into())?;
+    let is_poll = |message: &WireMessage| message.json["method"] == GET_METHOD;
+    expect_message(client, wire, begun, is_poll, "the client did not ask for the state of the task")?;
     let asked: fn(&WireMessage) -> bool = match client.peer().era() {
         Era::Modern => |message| message.json["result"]["inputRequests"].is_object(),
         Era::Legacy => |message| message.json["method"] == ELICITATION_METHOD,
     };
-    ensure(wait_for_message(client, wire, begun, asked)?.is_some(), || "the task did not ask".into())?;
+    expect_message(client, wire, begun, asked, "the task did not ask")?;
     let got = only_text(&result)?;
     ensure(got == format!("{USER_NAME} and {USER_NAME}"), || format!("the task answered {got:?}"))?;
     Ok(format!("the task asked, got its answers, and has a result: {got}"))

@@ -9,10 +9,11 @@ use core::time::Duration;
 use std::env;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use mcp_proto::draft::Draft;
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
+use crate::args::values::name_of;
 use crate::args::{EraChoice, Runtime, StderrChoice};
 use crate::client::{self, Client};
 use crate::failure::CommandFailure;
@@ -119,7 +120,7 @@ impl Tour {
                 print(&format!("   {} {}\n", paint.good("✓"), crate::escape::line(&found)))?;
                 Ok(value)
             }
-            Err(StepError(why)) => {
+            Err(why) => {
                 print(&format!("   {} failed\n", paint.bad("✗")))?;
                 Err(CommandFailure::failed(format!(
                     "step \"{step}\" failed: {why} ({} era, revision {})",
@@ -133,15 +134,11 @@ impl Tour {
     fn server_args(&self) -> Vec<String> {
         let mut args = vec!["serve".to_owned(), "--everything".into()];
         args.extend(match self.version {
-            Version::V2026_07_28 => ["--era".to_owned(), EraChoice::Modern.to_string()],
+            Version::V2026_07_28 => ["--era".to_owned(), name_of(&EraChoice::Modern)],
             version => ["--protocol-version".to_owned(), version.to_string()],
         });
         if self.runtime != Runtime::default() {
-            let name = self.runtime.to_possible_value();
-            args.extend([
-                "--runtime".into(),
-                name.map_or_else(String::new, |name| name.get_name().to_owned()),
-            ]);
+            args.extend(["--runtime".into(), name_of(&self.runtime)]);
         }
         if let Some(step) = self.broken {
             args.extend(["--break".into(), step.to_string()]);

@@ -19,26 +19,7 @@ use crate::session;
 pub(super) type StepFn = fn(&mut Client, &WireLog) -> Result<String, StepError>;
 
 /// Description of a failed step.
-#[derive(Debug)]
-pub(super) struct StepError(pub(super) String);
-
-impl From<Error> for StepError {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<String> for StepError {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl From<&str> for StepError {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
+pub(super) type StepError = Box<dyn core::error::Error>;
 
 pub(super) fn check_negotiated(
     client: &mut Client,
@@ -127,11 +108,9 @@ pub(super) fn cancel(client: &mut Client, wire: &WireLog) -> Result<String, Step
     let begun = wire.len();
     let call = start_count(client, 1_000, 20, &CallOptions::new().with_progress())?;
     // Cancelled after the first progress report, when the server certainly works on it.
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    while wire.find(begun, is_progress).is_none() {
-        ensure(Instant::now() < deadline, || "the call reported no progress".into())?;
-        client.poll(Duration::from_millis(50))?;
-    }
+    let is_progress =
+        |message: &WireMessage| !message.is_sent && message.json["method"] == "notifications/progress";
+    expect_message(client, wire, begun, is_progress, "the call reported no progress")?;
     client.cancel(call, "no longer needed")?;
 
     // The server has one thread, so it answers this only if the cancelled call has stopped.
@@ -146,16 +125,11 @@ pub(super) fn cancel(client: &mut Client, wire: &WireLog) -> Result<String, Step
             only_text(&result.parse().map_err(|error| format!("not a result of a tool: {error}"))?)?
         }
     };
-    let id = call_id_since(client, wire, begun)?.ok_or("the call was not seen on the wire")?;
-    ensure(was_cancellation_sent(client, wire, begun, &id)?, || {
-        "no cancellation was sent to the server".into()
-    })?;
+    let id = expect_cancellation(client, wire, begun, "no cancellation was sent to the server")?;
     let next = |message: &WireMessage| {
         !message.is_sent && message.json["result"]["content"][0]["text"] == FOLLOW_UP_TEXT
     };
-    ensure(wait_for_message(client, wire, begun, next)?.is_some(), || {
-        "the answer was not seen on the wire".into()
-    })?;
+    expect_message(client, wire, begun, next, "the answer was not seen on the wire")?;
     let answered = wire.find(begun, |message| !message.is_sent && message.json["id"] == id);
     ensure(answered.is_none(), || "the server answered the cancelled call".into())?;
     expect_silence(client, wire)?;
@@ -180,10 +154,7 @@ pub(super) fn timeout(client: &mut Client, wire: &WireLog) -> Result<String, Ste
         format!("the limit was {limit:?}, and it took {took:?}")
     })?;
     let alive = client.ping().map_err(|error| format!("the server no longer answers: {error}"))?;
-    let id = call_id_since(client, wire, begun)?.ok_or("the call was not seen on the wire")?;
-    ensure(was_cancellation_sent(client, wire, begun, &id)?, || {
-        "no cancellation was sent after the timeout".into()
-    })?;
+    expect_cancellation(client, wire, begun, "no cancellation was sent after the timeout")?;
     Ok(format!(
         "timed out after {} ms; the server was told, and answers in {} µs",
         took.as_millis(),
@@ -234,47 +205,40 @@ pub(super) fn only_text(result: &CallToolResult<'_>) -> Result<String, StepError
     }
 }
 
-fn is_progress(message: &WireMessage) -> bool {
-    !message.is_sent && message.json["method"] == "notifications/progress"
-}
-
-/// Returns the id of the first tool call since `from`.
-fn call_id_since(client: &mut Client, wire: &WireLog, from: usize) -> Result<Option<Value>, StepError> {
-    let call = wait_for_message(client, wire, from, |message| {
-        message.is_sent && message.json["method"] == "tools/call"
-    })?;
-    Ok(call.map(|call| call["id"].clone()))
-}
-
-/// Returns the first matching message since `from`. Messages may be recorded a moment after their effects are visible.
-pub(super) fn wait_for_message(
+/// Waits for the first matching message since `from`, since messages may be recorded a moment after their effects are visible. Without
+/// one the step fails with `complaint`.
+pub(super) fn expect_message(
     client: &mut Client,
     wire: &WireLog,
     from: usize,
     holds: impl Fn(&WireMessage) -> bool,
-) -> Result<Option<Value>, StepError> {
+    complaint: &str,
+) -> Result<Value, StepError> {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     loop {
         match wire.find(from, &holds) {
             None if Instant::now() < deadline => client.poll(POLL_INTERVAL)?,
-            found => return Ok(found),
+            found => return found.ok_or_else(|| complaint.into()),
         }
     }
 }
 
-/// Returns whether a cancellation of the request was sent.
-fn was_cancellation_sent(
+/// Returns the id of the first tool call since `from`, once its cancellation is sent. Otherwise the step fails with `complaint`.
+fn expect_cancellation(
     client: &mut Client,
     wire: &WireLog,
     from: usize,
-    id: &Value,
-) -> Result<bool, StepError> {
+    complaint: &str,
+) -> Result<Value, StepError> {
+    let is_call = |message: &WireMessage| message.is_sent && message.json["method"] == "tools/call";
+    let call = expect_message(client, wire, from, is_call, "the call was not seen on the wire")?;
     let is_it = |message: &WireMessage| {
         message.is_sent
             && message.json["method"] == "notifications/cancelled"
-            && message.json["params"]["requestId"] == *id
+            && message.json["params"]["requestId"] == call["id"]
     };
-    Ok(wait_for_message(client, wire, from, is_it)?.is_some())
+    expect_message(client, wire, from, is_it, complaint)?;
+    Ok(call["id"].clone())
 }
 
 /// Checks that no message arrives for a moment.

@@ -60,28 +60,18 @@ pub(crate) struct DoctorArgs {
 impl DoctorArgs {
     /// Returns the options of a session with the same server.
     fn into_target(self) -> TargetArgs {
-        let Self {
-            json: _,
-            revisions,
-            timeout,
-            connect_timeout,
-            no_cache,
-            trace,
-            stderr,
-            server,
-            authorization,
-        } = self;
+        let Self { connect_timeout, no_cache, .. } = self;
         TargetArgs {
-            revisions,
-            timeout,
+            revisions: self.revisions,
+            timeout: self.timeout,
             connection: ConnectionArgs { connect_timeout, no_cache, keep_alive: None },
             log: None,
-            trace,
+            trace: self.trace,
             hide: Vec::new(),
             runtime: Runtime::Blocking,
-            stderr,
-            server,
-            authorization,
+            stderr: self.stderr,
+            server: self.server,
+            authorization: self.authorization,
         }
     }
 }

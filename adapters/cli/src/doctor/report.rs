@@ -102,25 +102,22 @@ pub(super) fn fault_of(failure: &CommandFailure, why: &str, fix: &str) -> Fault 
     if let Some(line) = failure.last_stderr_line() {
         let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
     }
-    let kind = match failure.exit() {
-        Exit::Connection => FaultKind::Connection,
-        Exit::Timeout => FaultKind::TimedOut,
-        Exit::Unauthorized => FaultKind::Unauthorized,
-        Exit::Usage => FaultKind::Usage,
-        Exit::Failed | Exit::Unanswered => FaultKind::Failed,
-    };
+    let kind =
+        KINDS.iter().find(|(_, exit)| *exit == failure.exit()).map_or(FaultKind::Failed, |(kind, _)| *kind);
     Fault::new(masked(&failure.message()), why, failure.hint().unwrap_or(fix)).with_kind(kind)
 }
 
-const fn exit(kind: FaultKind) -> Exit {
-    match kind {
-        FaultKind::Connection => Exit::Connection,
-        FaultKind::TimedOut => Exit::Timeout,
-        FaultKind::Unauthorized => Exit::Unauthorized,
-        FaultKind::Usage => Exit::Usage,
-        _ => Exit::Failed,
-    }
+fn exit(kind: FaultKind) -> Exit {
+    KINDS.iter().find(|(other, _)| *other == kind).map_or(Exit::Failed, |(_, exit)| *exit)
 }
+
+/// Kinds of faults with the exit codes that tell them.
+const KINDS: [(FaultKind, Exit); 4] = [
+    (FaultKind::Connection, Exit::Connection),
+    (FaultKind::TimedOut, Exit::Timeout),
+    (FaultKind::Unauthorized, Exit::Unauthorized),
+    (FaultKind::Usage, Exit::Usage),
+];
 
 /// Formats a row of the report, wrapped at [`WIDTH`].
 fn format_row(paint: Paint, state: &str, step: &str, text: &str) -> String {

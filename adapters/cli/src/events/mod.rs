@@ -7,12 +7,13 @@ mod send;
 mod subscribe;
 mod verify;
 
+use alloc::collections::BTreeMap;
+
 use mcp_events::client::{Error, EventsClient};
 use mcp_events::webhook::Secret;
 use mcp_events::wire::{EventOccurrence, EventType, PollEventsParams, PollEventsResult};
 use mcp_proto::RawJson;
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
-use serde::Serialize;
 
 use crate::args::values::ArgumentValue;
 use crate::client::ClientOperation;
@@ -29,25 +30,15 @@ pub(crate) use args::EventsCommand;
 use args::{EventArgs, EventsListArgs, EventsPollArgs, WebhookSecretArgs};
 
 pub(crate) fn run(command: &EventsCommand) -> Result<(), CommandFailure> {
-    let target = match command {
-        EventsCommand::List(args) => &args.target,
-        EventsCommand::Poll(args) => &args.target,
-        EventsCommand::Follow(args) => &args.target,
-        EventsCommand::Subscribe(args) => return subscribe::run(args),
-        EventsCommand::Receive(args) => return receive::run(args),
-        EventsCommand::Verify(args) => return verify::run(args),
-        EventsCommand::Send(args) => return send::run(args),
-    };
-    let session = ClientSession::open(target, None)?;
-    let outcome = match command {
-        EventsCommand::List(args) => list(&session, args),
-        EventsCommand::Poll(args) => poll(&session, args),
-        EventsCommand::Follow(args) => follow::run(&session, args),
-        // They have returned.
-        _ => Ok(()),
-    };
-    session.close();
-    outcome
+    match command {
+        EventsCommand::List(args) => ClientSession::run(&args.target, |session| list(session, args)),
+        EventsCommand::Poll(args) => ClientSession::run(&args.target, |session| poll(session, args)),
+        EventsCommand::Follow(args) => ClientSession::run(&args.target, |session| follow::run(session, args)),
+        EventsCommand::Subscribe(args) => subscribe::run(args),
+        EventsCommand::Receive(args) => receive::run(args),
+        EventsCommand::Verify(args) => verify::run(args),
+        EventsCommand::Send(args) => send::run(args),
+    }
 }
 
 struct List;
@@ -61,13 +52,9 @@ impl ClientOperation for List {
 }
 
 fn list(session: &ClientSession, args: &EventsListArgs) -> Result<(), CommandFailure> {
-    #[derive(Serialize)]
-    struct Report {
-        events: Vec<EventType>,
-    }
     let events = session.client.run(List).map_err(|error| failure(session, &error))?;
     if args.json {
-        return print_value(&Report { events });
+        return print_value(&BTreeMap::from([("events", events)]));
     }
     let (mut out, paint) = (String::new(), Paint::for_stdout());
     for described in &events {

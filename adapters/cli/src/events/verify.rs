@@ -23,20 +23,19 @@ pub(super) fn run(args: &EventsVerifyArgs) -> Result<(), CommandFailure> {
     let head = fs::read_to_string(&args.head).map_err(|error| unreadable(&args.head, &error))?;
     let body = fs::read(&args.body).map_err(|error| unreadable(&args.body, &error))?;
     let now = args.at.unwrap_or_else(unix_secs);
-    let mut report = Report::default();
+    let mut report = Report { ok: true, checks: Vec::new() };
     let fields = Fields::read(&head, &mut report);
     let signed = fields.signed(&mut report);
     if let Some(head) = signed {
         check_signature(&verifier, &head, &body, now, &mut report);
     }
     check_body(&body, &mut report);
-    let failures = report.checks.iter().filter(|check| !check.ok).count();
     if args.json {
-        print_value(&VerifyReport { ok: failures == 0, checks: &report.checks })?;
+        print_value(&report)?;
     } else {
         print(&report.checks.iter().map(CheckReport::line).collect::<String>())?;
     }
-    match failures {
+    match report.checks.iter().filter(|check| !check.ok).count() {
         0 => Ok(()),
         n => Err(CommandFailure::failed(format!("{} failed", count(n, "check"))).after_result()),
     }
@@ -50,16 +49,10 @@ fn unix_secs() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Output of `--json`.
+/// The checks so far, and whether none has failed: the output of `--json`.
 #[derive(Serialize)]
-struct VerifyReport<'a> {
-    ok: bool,
-    checks: &'a [CheckReport],
-}
-
-/// The checks so far.
-#[derive(Default)]
 struct Report {
+    ok: bool,
     checks: Vec<CheckReport>,
 }
 
@@ -79,11 +72,16 @@ impl CheckReport {
 
 impl Report {
     fn good(&mut self, check: &'static str, text: &str) {
-        self.checks.push(CheckReport { check, ok: true, detail: text.to_owned() });
+        self.add(check, true, text);
     }
 
     fn bad(&mut self, check: &'static str, text: &str) {
-        self.checks.push(CheckReport { check, ok: false, detail: text.to_owned() });
+        self.add(check, false, text);
+    }
+
+    fn add(&mut self, check: &'static str, ok: bool, text: &str) {
+        self.ok &= ok;
+        self.checks.push(CheckReport { check, ok, detail: text.to_owned() });
     }
 }
 
@@ -106,20 +104,13 @@ impl<'a> Fields<'a> {
     /// Returns the value of a field that has to be there once.
     fn one(&self, name: &str, report: &mut Report) -> Option<&'a str> {
         let mut found = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
-        match (found.next(), found.count()) {
-            (Some((_, value)), 0) => {
-                report.good("field", name);
-                Some(value)
-            }
-            (Some(_), more) => {
-                report.bad("field", &format!("{name} is there {} times", more + 1));
-                None
-            }
-            (None, _) => {
-                report.bad("field", &format!("{name} is missing"));
-                None
-            }
-        }
+        let (value, text) = match (found.next(), found.count()) {
+            (Some((_, value)), 0) => (Some(*value), name.to_owned()),
+            (Some(_), more) => (None, format!("{name} is there {} times", more + 1)),
+            (None, _) => (None, format!("{name} is missing")),
+        };
+        report.add("field", value.is_some(), &text);
+        value
     }
 
     /// Checks the fields of a delivery, and returns those that are signed (EVT-090).

@@ -27,12 +27,12 @@ impl CommandFailure {
 
     /// Creates a failure from an error of a client, if an authorization failed. `url` holds no secret.
     pub(crate) fn from_refused_authorization(error: &Error, url: &str) -> Option<Self> {
-        let failure = Self::from_authorization_at(error.authorization()?, url);
+        let mut failure = Self::from_authorization_at(error.authorization()?, url);
         // The refusal of the server comes first: it may ask for something else than a token.
-        Some(match error.http() {
-            Some(error) => failure.with_message(error.to_string()),
-            None => failure,
-        })
+        if let Some(error) = error.http() {
+            failure.message = error.to_string();
+        }
+        Some(failure)
     }
 
     /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.

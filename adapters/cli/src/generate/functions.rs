@@ -21,6 +21,7 @@ pub(super) struct ServerDescription {
 }
 
 /// The parts of a source that is being written.
+#[derive(Default)]
 struct Writer {
     types: TypeWriter,
     methods: Names,
@@ -36,14 +37,7 @@ const RESULTS: [&str; 3] = ["CallToolResult", "GetPromptResult", "ReadResourceRe
 
 /// Returns the source of a client.
 pub(super) fn source(server: &ServerDescription) -> String {
-    let mut writer = Writer {
-        types: TypeWriter::new(),
-        methods: Names::default(),
-        body: String::new(),
-        reads_results: false,
-        expands_templates: false,
-        returns: [false; 3],
-    };
+    let mut writer = Writer { types: TypeWriter::new(), ..Writer::default() };
     let client = writer.types.names.claim(&pascal(&server.name), "");
     for tool in &server.tools {
         writer.push_tool(tool);

@@ -54,10 +54,7 @@ Use of the written file, for a server named `files`:
 
 pub(crate) fn run(command: &GenerateCommand) -> Result<(), CommandFailure> {
     let GenerateCommand::Rust(args) = command;
-    let mut session = ClientSession::open(&args.target, None)?;
-    let server = describe(&mut session);
-    session.close();
-    let server = server?;
+    let server = ClientSession::run(&args.target, describe)?;
     let source = functions::source(&server);
     let Some(path) = &args.out else { return print(&source) };
     fs::write(path, source).map_err(|error| {

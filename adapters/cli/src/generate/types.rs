@@ -63,6 +63,7 @@ struct Field<'a> {
 }
 
 /// Writes the types of all schemas, each named once.
+#[derive(Default)]
 pub(super) struct TypeWriter {
     pub(super) names: Names,
     /// The source of the types, in order.
@@ -79,17 +80,7 @@ pub(super) struct TypeWriter {
 
 impl TypeWriter {
     pub(super) fn new() -> Self {
-        Self {
-            names: Names::with_taken(TAKEN),
-            items: Vec::new(),
-            uses_map: false,
-            uses_tree: false,
-            uses_value: false,
-            targets: BTreeMap::new(),
-            fields: 0,
-            bytes: 0,
-            prefix: String::new(),
-        }
+        Self { names: Names::with_taken(TAKEN), ..Self::default() }
     }
 
     /// Returns the type of a whole schema. Types within it have names that begin with `prefix`.

@@ -18,7 +18,7 @@ use crate::content;
 use crate::entries;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{self, LABEL_WIDTH, pad_label, print, print_json, push_row};
+use crate::output::{self, LABEL_WIDTH, pad_label, print, print_value, push_row};
 use crate::paint::Paint;
 use crate::session::ClientSession;
 
@@ -105,8 +105,7 @@ fn print_report(
     if !is_json {
         return print(&report.format(peer, Paint::for_stdout()));
     }
-    let json = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
-    print_json(&json)
+    print_value(&report)
 }
 
 /// Function that appends an entry of a list to the output.

@@ -219,7 +219,7 @@ fn open_below(folder: &Path, file: &Path) -> io::Result<File> {
 }
 
 /// Quotes a text of an agent, or of the command line, in a message.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let short: String = text.chars().take(100).collect();
     format!("`{}`", escape::line(&short))
 }

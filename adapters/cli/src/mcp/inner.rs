@@ -52,25 +52,21 @@ pub(super) enum Outcome {
 ///
 /// Fails if the call has ended; the error is not sent.
 pub(super) fn run(cx: &mut Cx<'_>, line: &CommandLine, bounds: Bounds) -> Result<Outcome, RpcError> {
-    let begun = match start(line) {
+    let (mut child, mut io) = match start(line) {
         Ok(begun) => begun,
         Err(error) => return Ok(Outcome::Failed(error.to_string())),
     };
-    let (mut child, mut io) = begun;
-    let followed = follow(cx, &mut io, &line.input, bounds);
-    if let Ok(Ok(Followed::Ended(stdout))) = followed {
-        if let ProcessStatus::Exited(status) = child.wait_timeout(END_TIMEOUT) {
-            return Ok(Outcome::Exited { code: status.and_then(|status| status.code()), stdout });
-        }
-        child.shutdown(Some(io), TIMEOUTS);
-        return Ok(Outcome::Failed("it closed its output and did not end".into()));
-    }
+    let outcome = match follow(cx, &mut io, &line.input, bounds) {
+        Ok(Outcome::Exited { stdout, .. }) => match child.wait_timeout(END_TIMEOUT) {
+            ProcessStatus::Exited(status) => {
+                return Ok(Outcome::Exited { code: status.and_then(|status| status.code()), stdout });
+            }
+            _ => Ok(Outcome::Failed("it closed its output and did not end".into())),
+        },
+        outcome => outcome,
+    };
     child.shutdown(Some(io), TIMEOUTS);
-    Ok(match followed? {
-        Ok(Followed::TooLong) => Outcome::TooLong,
-        Ok(_) => Outcome::TimedOut,
-        Err(error) => Outcome::Failed(error.to_string()),
-    })
+    outcome
 }
 
 fn start(line: &CommandLine) -> io::Result<(Child, ChildIo)> {
@@ -88,19 +84,8 @@ fn start(line: &CommandLine) -> io::Result<(Child, ChildIo)> {
     Ok((child, io))
 }
 
-enum Followed {
-    Ended(Vec<u8>),
-    TimedOut,
-    TooLong,
-}
-
-/// Writes the input and reads the output to its end.
-fn follow(
-    cx: &mut Cx<'_>,
-    io: &mut ChildIo,
-    mut input: &[u8],
-    bounds: Bounds,
-) -> Result<io::Result<Followed>, RpcError> {
+/// Writes the input and reads the output to its end, at which no exit code is known yet.
+fn follow(cx: &mut Cx<'_>, io: &mut ChildIo, mut input: &[u8], bounds: Bounds) -> Result<Outcome, RpcError> {
     let (begun, mut reported) = (Instant::now(), Duration::ZERO);
     let (mut stdout, mut chunk) = (Vec::new(), vec![0; 64 * 1024]);
     let mut is_written = false;
@@ -108,20 +93,20 @@ fn follow(
         cx.checkpoint()?;
         let elapsed = begun.elapsed();
         if elapsed >= bounds.time {
-            return Ok(Ok(Followed::TimedOut));
+            return Ok(Outcome::TimedOut);
         }
         if elapsed >= reported + PROGRESS_INTERVAL {
             reported = elapsed;
             cx.progress(Progress::new(elapsed.as_secs_f64().floor()).with_message("seconds"))?;
         }
         match step(io, &mut input, &mut is_written, &mut chunk) {
-            Ok(Some(0)) => return Ok(Ok(Followed::Ended(stdout))),
+            Ok(Some(0)) => return Ok(Outcome::Exited { code: None, stdout }),
             Ok(Some(n)) => stdout.extend_from_slice(&chunk[..n]),
             Ok(None) => {}
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
         }
         if stdout.len() > bounds.output {
-            return Ok(Ok(Followed::TooLong));
+            return Ok(Outcome::TooLong);
         }
     }
 }

@@ -15,10 +15,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::allowed::Allowed;
+use super::allowed::{Allowed, shown};
 use super::definitions::{self, ProbeTool};
 use super::inner::{self, Bounds, CommandLine, Outcome};
-use crate::escape;
 use crate::failure::format_seconds;
 use crate::output_schemas::OutputSchema;
 
@@ -77,7 +76,7 @@ fn add<A: DeserializeOwned + JsonSchema + 'static>(
         .title(tool.title)
         .description(tool.description)
         .annotations(tool.annotations.clone());
-    definition.output_schema = output_schema(tool.schema, tool.list);
+    definition.output_schema = output_schema(&tool.name.replace('_', "-"), tool.list);
     router.tool_with(definition, move |cx: &mut Cx<'_>, arguments: Value| {
         let arguments = serde_json::from_value(arguments).map_err(|error| error.to_string());
         let line = match arguments.and_then(|arguments| (tool.line)(&context.allowed, arguments)) {
@@ -184,17 +183,13 @@ pub(super) fn line(
     let mut all: Vec<OsString> = words.iter().map(OsString::from).collect();
     all.push("--json".into());
     if let Some(operand) = operand {
-        let short: String = operand.chars().take(100).collect();
-        let refused = |why: &str| Err(format!("`{}`: {why}", escape::line(&short)));
-        if operand.len() > MAX_OPERAND {
-            return refused("a name or URI is too long");
-        }
-        // It would be an option of this program.
-        if operand.starts_with('-') {
-            return refused("a name must not begin with -");
-        }
-        if operand.contains('\0') {
-            return refused("a name must not have a zero character");
+        let wrong = [
+            (operand.len() > MAX_OPERAND, "a name or URI is too long"),
+            (operand.starts_with('-'), "a name must not begin with -"),
+            (operand.contains('\0'), "a name must not have a zero character"),
+        ];
+        if let Some((_, why)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            return Err(format!("{}: {why}", shown(operand)));
         }
         all.push(operand.into());
     }

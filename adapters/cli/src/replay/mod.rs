@@ -176,10 +176,7 @@ const fn line_of(record: usize) -> usize {
 ///
 /// Fails if the trace cannot be read, if the server cannot be reached, or if a message differs.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
-    let has_server = {
-        let place = &args.server.place;
-        !place.command.is_empty() || place.config.is_some() || place.serial.is_some()
-    };
+    let has_server = args.server.place.is_given();
     if has_server && (args.serve || args.engine.is_some()) {
         return Err(CommandFailure::usage("--serve and --engine need no server: leave it out"));
     }

@@ -9,26 +9,13 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::variables::Variables;
+use super::{NamedServer, Server};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::notes::print_note;
 use crate::output::join_names;
-pub(super) use entry::{ConfigEntry, ConfigHeader};
 use forms::{FORMS_HINT, FoundServer, find_servers};
 use mcp_std::json_file::{self, Location};
-
-/// A server of a configuration file.
-pub(super) struct ConfiguredServer {
-    pub(super) name: String,
-    pub(super) entry: ConfigEntry,
-}
-
-/// A server of a configuration file, with all members of its entry.
-pub(super) struct ConfiguredEntry {
-    pub(super) server: ConfiguredServer,
-    pub(super) members: Map<String, Value>,
-    pub(super) at: Location,
-}
 
 /// Reads the entry of a server from a configuration file. Without a name, the file must have exactly one server.
 ///
@@ -36,7 +23,7 @@ pub(super) struct ConfiguredEntry {
 ///
 /// Fails if the file cannot be read, has no such server, or if the entry is invalid. The message names the file, the
 /// member, and for an unknown server those that exist. It contains no values.
-pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, CommandFailure> {
+pub(super) fn load(path: &Path, name: Option<&str>) -> Result<Server, CommandFailure> {
     let (top, root) = read(path)?;
     let (servers, at) = find_servers(&root, &top)?;
     let names = || join_names(servers.iter().map(|server| server.name));
@@ -56,13 +43,13 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     check_project(named, &at)?;
     let at = &named.at;
     let members = members_of(named)?;
-    let entry = entry::parse(members, at, &Variables::new(path))?;
+    let server = entry::parse(named, members, &Variables::new(path))?;
     let ignored = members.iter().filter(|(name, value)| !entry::is_followed(name, value));
     let ignored = join_names(ignored.map(|(name, _)| name.as_str()));
     if !ignored.is_empty() {
         print_note(&format!("{}: members that are not followed: {ignored}", escape::line(&at.describe())));
     }
-    Ok(ConfiguredServer { name: named.name.to_owned(), entry })
+    Ok(server)
 }
 
 /// Reads the entries of all servers of a configuration file that are not disabled, with all of their members.
@@ -70,7 +57,7 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
 /// # Errors
 ///
 /// Fails if the file cannot be read or has a member twice, or if an entry is invalid. The message contains no values.
-pub(super) fn load_all(path: &Path) -> Result<Vec<ConfiguredEntry>, CommandFailure> {
+pub(super) fn load_all(path: &Path) -> Result<Vec<NamedServer>, CommandFailure> {
     let (top, root) = read(path)?;
     top.check_members()?;
     let (servers, at) = find_servers(&root, &top)?;
@@ -83,11 +70,8 @@ pub(super) fn load_all(path: &Path) -> Result<Vec<ConfiguredEntry>, CommandFailu
         if is("disabled", true) || is("enabled", false) {
             continue;
         }
-        let server = ConfiguredServer {
-            name: found.name.to_owned(),
-            entry: entry::parse(members, &found.at, &variables)?,
-        };
-        all.push(ConfiguredEntry { server, members: members.clone(), at: found.at.clone() });
+        let (name, server) = (found.name.to_owned(), entry::parse(found, members, &variables)?);
+        all.push(NamedServer { name, server, members: members.clone(), at: found.at.clone() });
     }
     Ok(all)
 }

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -37,10 +37,9 @@ use crate::era_cache::{self, EraMemory};
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::features::Feature;
 use crate::notes::print_stderr;
-use crate::output::count;
+use crate::output::{count, read_text};
 use crate::paint::Paint;
 use crate::{connections, escape, handed_over};
-use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 pub(crate) use mcp_std::json_file::Location;
 
 /// A server to start or to connect to.
@@ -171,7 +170,11 @@ impl Server {
             };
         }
         Ok(match (&place.config, args::url(&place.command)) {
-            (Some(path), _) => Self::from_config(place, path)?,
+            (Some(_), _) if !place.command.is_empty() => {
+                let why = "--config names the server: leave the URL or the command out";
+                return Err(CommandFailure::usage(why));
+            }
+            (Some(path), _) => config_file::load(path, place.server_name.as_deref())?,
             (None, _) if place.server_name.is_some() => {
                 return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
             }
@@ -184,49 +187,15 @@ impl Server {
         })
     }
 
-    /// Returns the server of a configuration file.
-    fn from_config(args: &ServerPlaceArgs, path: &Path) -> Result<Self, CommandFailure> {
-        if !args.command.is_empty() {
-            return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
-        }
-        Ok(Self::from_entry(config_file::load(path, args.server_name.as_deref())?))
-    }
-
     /// Returns all servers of a configuration file.
     ///
     /// # Errors
     ///
     /// Fails if the file is wrong, or if a server needs a feature that is missing.
     pub(crate) fn all_from_config(path: &Path) -> Result<Vec<NamedServer>, CommandFailure> {
-        let entries = config_file::load_all(path)?;
-        let named = entries.into_iter().map(|ConfiguredEntry { server, members, at }| {
-            let name = server.name.clone();
-            let server = Self::from_entry(server);
-            server.check_remote()?;
-            Ok(NamedServer { name, server, members, at })
-        });
-        named.collect()
-    }
-
-    fn from_entry(ConfiguredServer { name, entry }: ConfiguredServer) -> Self {
-        match entry {
-            ConfigEntry::Program { command, args, env, directory } => Self::Program(ServerProgram {
-                program: command.into(),
-                args: args.into_iter().map(Into::into).collect(),
-                env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
-                directory: directory.map(Into::into),
-                name: Some(name),
-                ..ServerProgram::default()
-            }),
-            ConfigEntry::Remote { url, headers } => {
-                let fields = headers.into_iter().map(|ConfigHeader { name, value, at }| HeaderField {
-                    name,
-                    value,
-                    source: at.describe(),
-                });
-                Self::Remote(RemoteServer::new(url, fields.collect()))
-            }
-        }
+        let all = config_file::load_all(path)?;
+        all.iter().try_for_each(|named| named.server.check_remote())?;
+        Ok(all)
     }
 
     /// Checks the URL and the header fields, and that `https` is possible.
@@ -296,9 +265,7 @@ impl Server {
                 words.join(" ")
             }
         };
-        let short: String = name.chars().take(MAX_NAME_CHARS).collect();
-        let more = if short.len() < name.len() { " …" } else { "" };
-        format!("{}{more}", escape::line(&short))
+        escape::line(&escape::shortened(&name, MAX_NAME_CHARS)).into_owned()
     }
 
     /// Creates a failure from an error of a client of this server.
@@ -719,9 +686,7 @@ pub(crate) fn read_secret(text: &str, source: &str) -> Result<String, CommandFai
     let found = if let Some(name) = text.strip_prefix("env:") {
         env::var(name).map_err(|error| format!("the variable {name}: {}", var_error_text(&error)))
     } else if let Some(path) = text.strip_prefix('@') {
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text));
-        read.map(|_| text).map_err(|error| format!("the file {path}: {error}"))
+        read_text(Path::new(path), MAX_SECRET_BYTES).map_err(|error| format!("the file {path}: {error}"))
     } else {
         return Ok(text.to_owned());
     };

@@ -1,11 +1,10 @@
 //! Variables in the values of configuration files.
 
 use std::env;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{self, MAIN_SEPARATOR_STR, Path, PathBuf};
 
 use super::var_error_text;
+use crate::output::read_text;
 
 /// Variables of one configuration file.
 ///
@@ -82,9 +81,7 @@ impl Variables {
             Some((path, home)) => Path::new(&home).join(path),
             None => self.folder.join(path),
         };
-        let mut text = String::new();
-        let read = File::open(whole).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-        read.map_err(|error| format!("the file {path}: {error}"))?;
+        let text = read_text(&whole, MAX_FILE_BYTES).map_err(|error| format!("the file {path}: {error}"))?;
         Ok(text.trim().to_owned())
     }
 
@@ -93,11 +90,7 @@ impl Variables {
         match name {
             "workspaceFolder" => return Ok(folder(&self.workspace)),
             "workspaceFolderBasename" => {
-                return Ok(self
-                    .workspace
-                    .file_name()
-                    .map(|name| folder(Path::new(name)))
-                    .unwrap_or_default());
+                return Ok(self.workspace.file_name().map(|name| folder(name.as_ref())).unwrap_or_default());
             }
             "userHome" => {
                 let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
@@ -115,10 +108,8 @@ impl Variables {
             ));
         }
         let variable = name.strip_prefix("env:").unwrap_or(name);
-        let (variable, default) = match variable.split_once(":-") {
-            Some((variable, default)) => (variable, Some(default)),
-            None => (variable, None),
-        };
+        let with_default = variable.split_once(":-").map(|(variable, default)| (variable, Some(default)));
+        let (variable, default) = with_default.unwrap_or((variable, None));
         if !is_name(variable) {
             return Err(format!("${{{name}}} is not a known variable: write ${{env:NAME}} or ${{NAME}}"));
         }

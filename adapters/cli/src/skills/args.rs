@@ -12,17 +12,6 @@ pub(crate) enum SkillsCommand {
     Verify(SkillsVerifyArgs),
 }
 
-impl SkillsCommand {
-    /// Returns the options of the connection to the server.
-    pub(crate) const fn target(&self) -> &TargetArgs {
-        match self {
-            Self::List(args) => &args.target,
-            Self::Show(args) => &args.target,
-            Self::Verify(args) => &args.target,
-        }
-    }
-}
-
 /// Lists the skills of a server.
 ///
 /// No file is read. A server may have more skills than it lists.

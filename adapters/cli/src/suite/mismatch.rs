@@ -93,10 +93,7 @@ fn diff(expected: &str, found: &str) -> Option<String> {
         lines.truncate(MAX_LINES);
         lines.push("…".to_owned());
     }
-    let short = lines.iter().map(|line| match line.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{} …", &line[..end]),
-        None => line.clone(),
-    });
+    let short = lines.iter().map(|line| escape::shortened(line, MAX_SHOWN));
     Some(short.collect::<Vec<_>>().join("\n"))
 }
 

@@ -35,8 +35,7 @@ pub(crate) fn run(mut args: TestArgs) -> Result<(), CommandFailure> {
         suite.filter(text)?;
     }
     let place = &mut args.target.server.place;
-    let has_server = !place.command.is_empty() || place.config.is_some() || place.serial.is_some();
-    if let Some(server) = suite.server.filter(|_| !has_server) {
+    if let Some(server) = suite.server.filter(|_| !place.is_given()) {
         // A name of the command line alone chooses among the entries of the file's configuration.
         let name = place.server_name.take();
         *place = server;
@@ -86,11 +85,8 @@ struct Runner<'a> {
     stopped: Option<String>,
 }
 
-/// The answer to a request.
-enum Answer {
-    Result(Value),
-    Error(RpcError),
-}
+/// The answer to a request: its result, or the error of the server.
+type Answer = Result<Value, RpcError>;
 
 impl Runner<'_> {
     fn run(&mut self, step: &Step) -> StepReport {
@@ -131,19 +127,17 @@ impl Runner<'_> {
             self.save(step, value, &mut mismatches);
         }
         let mut is_written = false;
-        if let (Some(ignored), Some(value)) = (&step.snapshot, &value) {
-            if self.args.update {
-                if mismatches.is_empty() {
-                    match snapshot::write(&self.args.file, &step.name, value, ignored) {
-                        Ok(()) => is_written = true,
-                        Err(failure) => {
-                            mismatches.push(Mismatch::new("snapshot", "a file", failure.message()))
-                        }
-                    }
-                }
-            } else {
+        match (&step.snapshot, &value) {
+            (Some(ignored), Some(value)) if !self.args.update => {
                 mismatches.extend(snapshot::check(&self.args.file, &step.name, value, ignored));
             }
+            (Some(ignored), Some(value)) if mismatches.is_empty() => {
+                let written = snapshot::write(&self.args.file, &step.name, value, ignored).err();
+                is_written = written.is_none();
+                mismatches
+                    .extend(written.map(|failure| Mismatch::new("snapshot", "a file", failure.message())));
+            }
+            _ => {}
         }
         let outcome = match mismatches.is_empty() {
             true => Outcome::Passed { is_written },
@@ -195,6 +189,7 @@ impl Runner<'_> {
         };
         let options = left();
         let saved = &self.saved;
+        let filled = |text: &str| variables::fill_text(text, saved).map_err(SendError::Unsaved);
         let client = &mut self.session.client;
         let on_progress: &mut (dyn FnMut(&Progress) + Send) = &mut |_| {};
         let answered = match request {
@@ -209,19 +204,17 @@ impl Runner<'_> {
                 result
             }
             Request::Read { uri } => {
-                let params =
-                    ReadResourceParams::new(variables::fill_text(uri, saved).map_err(SendError::Unsaved)?);
+                let params = ReadResourceParams::new(filled(uri)?);
                 client.request(ReadResourceParams::METHOD, &params, &options, on_progress)
             }
             Request::Prompt { name, arguments } => {
                 let mut params = GetPromptParams::new(name.as_str());
                 params.arguments =
-                    Some(texts::<Map<_>>(arguments, saved)?).filter(|arguments| !arguments.is_empty());
+                    Some(texts::<Map<_>>(arguments, filled)?).filter(|arguments| !arguments.is_empty());
                 client.request(GetPromptParams::METHOD, &params, &options, on_progress)
             }
             Request::Complete { of, argument, value, known } => {
-                let value = variables::fill_text(value, saved).map_err(SendError::Unsaved)?;
-                let known = texts::<Vec<_>>(known, saved)?;
+                let (value, known) = (filled(value)?, texts::<Vec<_>>(known, filled)?);
                 let params = completion_request::params(of, argument, &value, &known);
                 client.request(CompleteParams::METHOD, &params, &options, on_progress)
             }
@@ -239,7 +232,7 @@ impl Runner<'_> {
                 }
                 let entries = pages.entries.iter().map(RawJson::parse).collect::<Result<Vec<Value>, _>>();
                 let entries = entries.map_err(|error| SendError::unreadable(&error))?;
-                return Ok(Answer::Result(json!({ kind.list_member(): entries })));
+                return Ok(Ok(json!({ kind.list_member(): entries })));
             }
             Request::Ping => {
                 let answered = client.request(client.ping_method(), &json!({}), &options, on_progress);
@@ -253,11 +246,8 @@ impl Runner<'_> {
 /// Returns the answer that a request got, unless it got none.
 fn answer(answered: Result<RawJson, Error>) -> Result<Answer, SendError> {
     match answered {
-        Ok(result) => {
-            let result = result.parse().map_err(|error| SendError::unreadable(&error))?;
-            Ok(Answer::Result(result))
-        }
-        Err(Error::Call(CallError::Rpc(error))) => Ok(Answer::Error(error)),
+        Ok(result) => result.parse().map(Ok).map_err(|error| SendError::unreadable(&error)),
+        Err(Error::Call(CallError::Rpc(error))) => Ok(Err(error)),
         Err(error) => Err(SendError::Client(error)),
     }
 }
@@ -280,20 +270,18 @@ impl SendError {
 /// Fills in the texts of an object of texts.
 fn texts<T: FromIterator<(String, String)>>(
     members: &serde_json::Map<String, Value>,
-    saved: &Saved,
+    filled: impl Fn(&str) -> Result<String, SendError>,
 ) -> Result<T, SendError> {
-    let filled = members.iter().map(|(name, value)| {
-        let text = variables::fill_text(value.as_str().unwrap_or_default(), saved);
-        Ok((name.clone(), text.map_err(SendError::Unsaved)?))
-    });
-    filled.collect()
+    let text =
+        |(name, value): (&String, &Value)| Ok((name.clone(), filled(value.as_str().unwrap_or_default())?));
+    members.iter().map(text).collect()
 }
 
 /// Checks the kind of an answer. Returns the value that the pointers of the step lead into, if it is of the expected kind.
 fn check_answer(step: &Step, answer: Answer, mismatches: &mut Vec<Mismatch>) -> Option<Value> {
     let expected = step.answer.describe();
     match (answer, &step.answer) {
-        (Answer::Error(error), ExpectedAnswer::Error { code, message }) => {
+        (Err(error), ExpectedAnswer::Error { code, message }) => {
             if let Some(code) = code.filter(|code| *code != error.code) {
                 mismatches.push(Mismatch::new("error", format!("the code {code}"), error.code.to_string()));
             }
@@ -306,7 +294,7 @@ fn check_answer(step: &Step, answer: Answer, mismatches: &mut Vec<Mismatch>) -> 
             }
             Some(value)
         }
-        (Answer::Error(error), _) => {
+        (Err(error), _) => {
             mismatches.push(Mismatch::new(
                 "answer",
                 expected,
@@ -314,11 +302,11 @@ fn check_answer(step: &Step, answer: Answer, mismatches: &mut Vec<Mismatch>) -> 
             ));
             None
         }
-        (Answer::Result(value), ExpectedAnswer::Error { .. }) => {
+        (Ok(value), ExpectedAnswer::Error { .. }) => {
             mismatches.push(Mismatch::new("answer", expected, format!("the result {}", shown(&value))));
             None
         }
-        (Answer::Result(value), kind) => {
+        (Ok(value), kind) => {
             let is_tool_error = value.get("isError") == Some(&Value::Bool(true));
             if is_tool_error != matches!(kind, ExpectedAnswer::ToolError) {
                 let what = if is_tool_error { "an error of the tool" } else { "a result without an error" };

@@ -1,13 +1,14 @@
 //! Snapshots: results that were kept in files, one for each step.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::mismatch::{Mismatch, pretty};
 use crate::failure::CommandFailure;
+use crate::output::read_text;
 use mcp_std::json_file::values::is_equal;
 
 /// Returns the name of the file of a step: its name, with - for each character but ASCII letters, digits, - and _.
@@ -72,7 +73,7 @@ pub(super) fn check(suite: &Path, step: &str, result: &Value, ignored: &[String]
     let path = path(suite, step);
     let expected = || format!("the snapshot {}", path.display());
     let differs = |found: String| Some(Mismatch::new("snapshot", expected(), found));
-    let snapshot: Value = match read(&path) {
+    let snapshot: Value = match read_text(&path, MAX_SNAPSHOT_BYTES) {
         Ok(text) => match serde_json::from_str(&text) {
             Ok(snapshot) => snapshot,
             Err(error) => return differs(format!("a file that is not JSON ({error}); --update writes it")),
@@ -86,12 +87,6 @@ pub(super) fn check(suite: &Path, step: &str, result: &Value, ignored: &[String]
     // What is left out now may have been there when the snapshot was written.
     let snapshot = masked(&snapshot, ignored);
     (!is_equal(&snapshot, &found)).then(|| Mismatch::between("snapshot", &snapshot, &found))
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_SNAPSHOT_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// Maximum size of a snapshot in bytes: larger than any result that a client takes.

@@ -2,7 +2,6 @@
 
 use mcp_auth::client::Cancellation;
 use mcp_oauth::{Error, ErrorKind, FetchFailure, Step};
-use mcp_proto::RawJson;
 use mcp_proto::http::client::Url;
 
 use super::args::LogInArgs;
@@ -11,7 +10,7 @@ use crate::authorization;
 use crate::challenges;
 use crate::failure::{self, CommandFailure, Exit};
 use crate::notes::print_note;
-use crate::output::{print, print_json};
+use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::{RemoteServer, Server};
 
@@ -64,8 +63,7 @@ fn is_open(error: &Error) -> bool {
 
 fn show_open(shown: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
-        let null = RawJson::encode(&()).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        return print_json(&null);
+        return print_value(&());
     }
     print(&format!("{shown} asks for no authorization\n"))
 }

@@ -3,13 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_oauth::TokenRecord;
-use mcp_proto::RawJson;
 use serde::Serialize;
 
 use super::args::LogInArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{pad_label, print, print_json, push_row};
+use crate::output::{pad_label, print, print_value, push_row};
 use crate::paint::Paint;
 use crate::server::RemoteServer;
 
@@ -62,8 +61,7 @@ pub(super) fn show(record: &TokenRecord, json: bool) -> Result<(), CommandFailur
         dpop: record.is_dpop(),
     };
     if json {
-        let report = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        return print_json(&report);
+        return print_value(&report);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     print(&format_report(&report, now, Paint::for_stdout()))

@@ -9,9 +9,21 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(crate) enum TraceCommand {
     Show(ShowArgs),
     Diff(DiffArgs),
-    Html(HtmlArgs),
+    /// Writes a trace as one HTML page, which needs no network.
+    ///
+    /// A timeline of both sides, with filters and the details of each message. A page has at most 200,000 records and 64 MiB
+    /// of their text; it says what it leaves out.
+    #[command(after_help = HTML_HELP, after_long_help = HTML_HELP)]
+    Html(ConvertArgs),
+    /// Writes the HTTP exchanges of a trace as a HAR 1.2 file, for the tools of browsers.
+    #[command(after_help = HAR_HELP, after_long_help = HAR_HELP)]
     Har(ConvertArgs),
-    Otlp(OtlpArgs),
+    /// Writes the calls of a trace as spans of OpenTelemetry, in OTLP/JSON.
+    ///
+    /// One span for each request, with the names and attributes of the semantic conventions for MCP. Its parent is that of
+    /// `traceparent` in the request's _meta, if there is one. A call without a response ends with the trace.
+    #[command(after_help = OTLP_HELP, after_long_help = OTLP_HELP)]
+    Otlp(ConvertArgs),
 }
 
 /// How much of a trace is read.
@@ -85,20 +97,8 @@ pub(crate) struct DiffArgs {
     pub(crate) size: SizeArgs,
 }
 
-/// Writes a trace as one HTML page, which needs no network.
-///
-/// A timeline of both sides, with filters and the details of each message. A page has at most 200,000 records and 64 MiB
-/// of their text; it says what it leaves out.
+// Its commands say what it is for: a comment for the manual here would replace theirs.
 #[derive(Debug, Args)]
-#[command(after_help = HTML_HELP, after_long_help = HTML_HELP)]
-pub(crate) struct HtmlArgs {
-    #[command(flatten)]
-    pub(crate) convert: ConvertArgs,
-}
-
-/// Writes the HTTP exchanges of a trace as a HAR 1.2 file, for the tools of browsers.
-#[derive(Debug, Args)]
-#[command(after_help = HAR_HELP, after_long_help = HAR_HELP)]
 pub(crate) struct ConvertArgs {
     /// The trace, or - for stdin.
     pub(crate) file: PathBuf,
@@ -107,17 +107,6 @@ pub(crate) struct ConvertArgs {
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) size: SizeArgs,
-}
-
-/// Writes the calls of a trace as spans of OpenTelemetry, in OTLP/JSON.
-///
-/// One span for each request, with the names and attributes of the semantic conventions for MCP. Its parent is that of
-/// `traceparent` in the request's _meta, if there is one. A call without a response ends with the trace.
-#[derive(Debug, Args)]
-#[command(after_help = OTLP_HELP, after_long_help = OTLP_HELP)]
-pub(crate) struct OtlpArgs {
-    #[command(flatten)]
-    pub(crate) convert: ConvertArgs,
 }
 
 const SHOW_HELP: &str = "\

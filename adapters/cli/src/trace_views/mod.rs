@@ -21,7 +21,7 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), CommandFailure> {
     match command {
         TraceCommand::Show(args) => show::run(args),
         TraceCommand::Diff(args) => diff::run(args),
-        TraceCommand::Html(args) => write(&args.convert, &html(&read(&args.convert)?)),
+        TraceCommand::Html(args) => write(args, &html(&read(args)?)),
         TraceCommand::Har(args) => {
             let archive = har(&read(args)?, BY).map_err(|error| {
                 CommandFailure::failed(error.to_string())
@@ -29,7 +29,7 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), CommandFailure> {
             })?;
             write(args, &archive)
         }
-        TraceCommand::Otlp(args) => write(&args.convert, &otlp(&read(&args.convert)?, BY)),
+        TraceCommand::Otlp(args) => write(args, &otlp(&read(args)?, BY)),
     }
 }
 

@@ -54,11 +54,7 @@ fn title(trace: &Trace) -> [String; 2] {
 }
 
 fn is_from_shown(args: &ShowArgs, from: Side) -> bool {
-    match args.from {
-        None => true,
-        Some(SideChoice::Client) => from == Side::Client,
-        Some(SideChoice::Server) => from == Side::Server,
-    }
+    args.from.is_none_or(|wanted| (wanted == SideChoice::Client) == (from == Side::Client))
 }
 
 fn is_method_shown(args: &ShowArgs, method: Option<&str>) -> bool {

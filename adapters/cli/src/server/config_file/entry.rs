@@ -2,25 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Location;
+use super::{FoundServer, Location};
 use crate::args;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::notes::print_note;
 use crate::server::variables::Variables;
-
-/// An entry of a configuration file, with its variables replaced.
-pub(in crate::server) enum ConfigEntry {
-    Program { command: String, args: Vec<String>, env: Vec<(String, String)>, directory: Option<String> },
-    Remote { url: String, headers: Vec<ConfigHeader> },
-}
-
-/// A header field of an entry.
-pub(in crate::server) struct ConfigHeader {
-    pub(in crate::server) name: String,
-    pub(in crate::server) value: String,
-    pub(in crate::server) at: Location,
-}
+use crate::server::{HeaderField, RemoteServer, Server, ServerProgram};
 
 /// Members with the URL of a server. That of Gemini CLI comes first, which has `url` for HTTP+SSE; Windsurf has `serverUrl`.
 const URL_MEMBERS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
@@ -43,10 +31,11 @@ pub(super) fn is_followed(name: &str, value: &Value) -> bool {
 ///
 /// Fails if a member has another form, or if a variable is not set. The message contains no value.
 pub(super) fn parse(
+    found: &FoundServer<'_>,
     entry: &Map<String, Value>,
-    at: &Location,
     variables: &Variables,
-) -> Result<ConfigEntry, CommandFailure> {
+) -> Result<Server, CommandFailure> {
+    let at = &found.at;
     let kind = entry.get("type").map(|kind| text(kind, &at.member("type"), variables)).transpose()?;
     let is_remote = match kind.as_deref() {
         // `local` and `remote` are those of opencode, and `local` that of Copilot.
@@ -57,14 +46,14 @@ pub(super) fn parse(
         }
         None => !entry.contains_key("command"),
     };
-    if is_remote { remote(entry, at, variables) } else { program(entry, at, variables, kind.as_deref()) }
+    if is_remote { remote(entry, at, variables) } else { program(found, entry, variables, kind.as_deref()) }
 }
 
 fn remote(
     entry: &Map<String, Value>,
     at: &Location,
     variables: &Variables,
-) -> Result<ConfigEntry, CommandFailure> {
+) -> Result<Server, CommandFailure> {
     let found = URL_MEMBERS.iter().find_map(|member| Some((at.member(member), entry.get(*member)?)));
     let (url_at, url) = match (found, entry.get("source").and_then(Value::as_str)) {
         (Some(found), _) => found,
@@ -81,16 +70,19 @@ fn remote(
     }
     let headers_at = at.member("headers");
     let headers = texts_by_name(entry, "headers", at, variables)?.into_iter();
-    let header = |(name, value): (String, String)| ConfigHeader { at: headers_at.member(&name), name, value };
-    Ok(ConfigEntry::Remote { url, headers: headers.map(header).collect() })
+    let header = |(name, value): (String, String)| {
+        let source = headers_at.member(&name).describe();
+        HeaderField { name, value, source }
+    };
+    Ok(Server::Remote(RemoteServer::new(url, headers.map(header).collect())))
 }
 
 fn program(
+    FoundServer { name, at, .. }: &FoundServer<'_>,
     entry: &Map<String, Value>,
-    at: &Location,
     variables: &Variables,
     kind: Option<&str>,
-) -> Result<ConfigEntry, CommandFailure> {
+) -> Result<Server, CommandFailure> {
     let command = entry.get("command").ok_or_else(|| at.failure("has no `command`"))?;
     if entry.contains_key("envFile") {
         print_note(&format!(
@@ -121,12 +113,15 @@ fn program(
     for member in ["env", "environment"] {
         env.extend(texts_by_name(entry, member, at, variables)?);
     }
-    Ok(ConfigEntry::Program {
-        command,
-        args: words,
-        env,
-        directory: entry.get("cwd").map(|cwd| text(cwd, &at.member("cwd"), variables)).transpose()?,
-    })
+    let directory = entry.get("cwd").map(|cwd| text(cwd, &at.member("cwd"), variables)).transpose()?;
+    Ok(Server::Program(ServerProgram {
+        program: command.into(),
+        args: words.into_iter().map(Into::into).collect(),
+        env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+        directory: directory.map(Into::into),
+        name: Some((*name).to_owned()),
+        ..ServerProgram::default()
+    }))
 }
 
 /// Returns an array of strings; none if it is missing.

@@ -14,7 +14,7 @@ use super::{Complete, CompleteArgs};
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{print, print_json};
+use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::request;
 use crate::results;
@@ -124,8 +124,7 @@ impl TypedField<'_> {
 
     fn print(&self, result: &CompleteResult) -> Result<(), CommandFailure> {
         if self.args.request_args.json {
-            let json = RawJson::encode(&TypedCompletion { text: &self.text, result });
-            return print_json(&json.map_err(|error| CommandFailure::failed(error.to_string()))?);
+            return print_value(&TypedCompletion { text: &self.text, result });
         }
         let paint = Paint::for_stdout();
         let head = paint.bold(format!("{}:", escape::line(&self.text)));
