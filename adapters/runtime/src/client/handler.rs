@@ -115,7 +115,7 @@ impl Callback {
         None
     }
 
-    /// Defers the callback if the handler has a [`DeferredHandler`](ClientHandler::deferred) that takes it. Otherwise
+    /// Gives the callback to the [`DeferredHandler`](ClientHandler::deferred) of the handler if it has one. Otherwise
     /// runs it.
     ///
     /// At most `max_open` deferred callbacks may be open. Further callbacks that expect a reply are refused.

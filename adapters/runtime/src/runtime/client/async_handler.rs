@@ -151,10 +151,10 @@ pub fn async_handler<H: AsyncClientHandler>(handler: H) -> impl ClientHandler {
 }
 
 /// Adapter from [`AsyncClientHandler`] to [`ClientHandler`], with the queued and running callbacks.
-struct AsyncHandlerAdapter<H, F> {
+struct AsyncHandlerAdapter<H, S, F> {
     handler: Arc<H>,
     /// Creates the future that answers a callback.
-    start: fn(Arc<H>, Callback) -> F,
+    start: S,
     /// Callbacks without a future yet. `dispatch` only queues them, because it has no waker; `poll` starts them.
     queued: VecDeque<(CallbackKey, Callback)>,
     running: FutureSet<F, CallbackKey>,
@@ -181,9 +181,10 @@ async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback) -> O
     })
 }
 
-impl<H, F> DeferredHandler for AsyncHandlerAdapter<H, F>
+impl<H, S, F> DeferredHandler for AsyncHandlerAdapter<H, S, F>
 where
     H: AsyncClientHandler,
+    S: Fn(Arc<H>, Callback) -> F,
     F: Future<Output = Option<CallbackReply>>,
 {
     fn dispatch(&mut self, callback: Callback) {
@@ -229,9 +230,10 @@ where
     }
 }
 
-impl<H, F> ClientHandler for AsyncHandlerAdapter<H, F>
+impl<H, S, F> ClientHandler for AsyncHandlerAdapter<H, S, F>
 where
     H: AsyncClientHandler,
+    S: Fn(Arc<H>, Callback) -> F,
     F: Future<Output = Option<CallbackReply>>,
 {
     fn deferred(&mut self) -> Option<&mut dyn DeferredHandler> {
