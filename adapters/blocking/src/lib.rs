@@ -427,15 +427,11 @@ mod client;
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
 )]
 pub mod guide;
-#[cfg(feature = "http")]
-mod http;
 mod server;
 pub mod testing;
 
 pub use adapter_router::{Blocking, Router, RouterUpdates};
 pub use client::{Client, LocalBackend};
-#[cfg(feature = "http")]
-pub use http::serve_http;
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_auth::client as auth;
@@ -485,6 +481,8 @@ pub use mcp_std::session_store;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
+#[cfg(feature = "http")]
+pub use server::serve_http;
 pub use server::{serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

@@ -1,7 +1,14 @@
-//! Servers on byte streams, whose handlers run on the loop's thread.
+//! Servers on byte streams and over HTTP, whose handlers run on the loop's thread.
 
+#[cfg(feature = "http")]
+use std::net::ToSocketAddrs;
+
+#[cfg(feature = "http")]
+use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
 use mcp_runtime::Error;
+#[cfg(feature = "http")]
+use mcp_runtime::server::HttpServer;
 use mcp_runtime::server::{Handler, Server};
 use mcp_std::io::Duplex;
 
@@ -58,4 +65,30 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 /// As [`serve_stdio`].
 pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Result<(), Error> {
     Server::new(config, stream, handler).run()
+}
+
+/// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
+///
+/// ```no_run
+/// use mcp_blocking::mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
+/// use mcp_blocking::{Call, Cx, serve_http};
+///
+/// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
+/// serve_http("127.0.0.1:8080", config, http::server::Config::new(), |cx: &mut Cx<'_>, call: &Call| {
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
+/// })?;
+/// # Ok::<(), mcp_blocking::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`HttpServer::bind`] and [`HttpServer::poll`].
+#[cfg(feature = "http")]
+pub fn serve_http(
+    address: impl ToSocketAddrs,
+    config: Config,
+    http: http::Config,
+    handler: impl Handler,
+) -> Result<(), Error> {
+    HttpServer::bind(address, config, http, handler)?.run()
 }
