@@ -185,6 +185,7 @@ pub(super) fn line(
     if let Some(operand) = operand {
         let wrong = [
             (operand.len() > MAX_OPERAND, "a name or URI is too long"),
+            // It would be an option of this program.
             (operand.starts_with('-'), "a name must not begin with -"),
             (operand.contains('\0'), "a name must not have a zero character"),
         ];

@@ -97,7 +97,7 @@ pub(crate) struct DiffArgs {
     pub(crate) size: SizeArgs,
 }
 
-// Its commands say what it is for: a comment for the manual here would replace theirs.
+/// A trace that is converted, and where to.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
     /// The trace, or - for stdin.
