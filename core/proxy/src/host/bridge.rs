@@ -67,7 +67,7 @@ impl Bridge {
             }
             Ok(None) => {
                 self.options.operator.notice(&Notice::ClientLeft);
-                upstream.abandon();
+                upstream.leave();
                 (Notice::ClientLeft.to_string(), Ok(()))
             }
             Err(error) => {

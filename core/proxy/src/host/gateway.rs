@@ -399,7 +399,7 @@ impl GatewayLoop<'_> {
     /// Lets go of servers that have ended, and starts those that are due. Returns whether there was anything to do.
     fn change_servers(&mut self) -> bool {
         let mut any = false;
-        self.leaving.retain_mut(|slot| !slot.poll_left());
+        self.leaving.retain(|slot| !slot.has_left());
         for index in self.slots.0.keys().copied().collect::<Vec<_>>() {
             let Some(slot) = self.slots.0.get_mut(&index) else { continue };
             // What the last one sent is relayed first.

@@ -30,8 +30,8 @@ pub(super) struct UpstreamSlot {
 enum Worker {
     Ending(JoinHandle<()>),
     Starting(JoinHandle<Result<Connection, ConnectError>>),
-    /// Starts a server that is to be ended at once: its place was given up meanwhile.
-    Discarding(JoinHandle<Result<Connection, ConnectError>>),
+    /// Ends a server when it has started: its place was given up meanwhile.
+    Discarding(JoinHandle<()>),
 }
 
 /// What tells of the end of a server, on any thread.
@@ -51,9 +51,11 @@ impl Reporter {
     fn wait(&self, worker: Worker) {
         // A panic was reported by the thread.
         match worker {
-            Worker::Ending(thread) => drop(thread.join()),
-            Worker::Starting(thread) | Worker::Discarding(thread) => {
-                if let Ok(Ok(upstream)) = thread.join() {
+            Worker::Ending(thread) | Worker::Discarding(thread) => drop(thread.join()),
+            // If it cannot be started, its clients are gone, and no failure is reported.
+            Worker::Starting(thread) => {
+                if let Ok(Ok(mut upstream)) = thread.join() {
+                    upstream.show_tap();
                     self.close(upstream);
                 }
             }
@@ -139,46 +141,25 @@ impl UpstreamSlot {
             reporter.close(upstream);
         };
         // Without a thread the server is killed here.
-        self.worker = thread::Builder::new().name("mcp-end".into()).spawn(end).ok().map(Worker::Ending);
+        self.worker = spawn_end(end).map(Worker::Ending);
     }
 
-    /// Gives the place up: a server that runs is ended, and one that starts will be.
+    /// Gives the place up without waiting: a server that runs is ended, and one that starts will be.
     pub(super) fn leave(&mut self) {
         self.end(None);
-        self.worker = self.worker.take().map(|worker| match worker {
-            Worker::Starting(thread) => Worker::Discarding(thread),
-            other => other,
-        });
-    }
-
-    /// Ends a server that has started after its place was given up. Returns whether none is left.
-    pub(super) fn poll_left(&mut self) -> bool {
-        match self.worker.take() {
-            None => true,
-            Some(Worker::Ending(thread)) if thread.is_finished() => true,
-            Some(Worker::Discarding(thread)) if thread.is_finished() => {
-                // If it could not be started, its clients are gone, and no failure is reported.
-                self.upstream = thread.join().ok().and_then(Result::ok);
-                self.end(None);
-                self.worker.is_none()
-            }
-            other => {
-                self.worker = other;
-                false
-            }
+        if let Some(starting) = self.worker.take_if(|worker| matches!(worker, Worker::Starting(_))) {
+            let reporter = self.reporter.clone();
+            // Without a thread the server is killed when it has started.
+            self.worker = spawn_end(move || reporter.wait(starting)).map(Worker::Discarding);
         }
     }
 
-    /// Gives the place up without waiting for the end of its server.
-    pub(super) fn abandon(mut self) {
-        self.leave();
-        let wait = move || {
-            while !self.poll_left() {
-                thread::sleep(LOOK_INTERVAL);
-            }
-        };
-        // Without a thread the server is killed here, or when it has started.
-        let _ = thread::Builder::new().name("mcp-end".into()).spawn(wait);
+    /// Returns whether the server of a place that was given up has ended.
+    pub(super) fn has_left(&self) -> bool {
+        match &self.worker {
+            Some(Worker::Ending(thread) | Worker::Discarding(thread)) => thread.is_finished(),
+            other => other.is_none(),
+        }
     }
 
     /// Lets the first server of this place start after the last one of a place that was given up.
@@ -221,16 +202,16 @@ impl UpstreamSlot {
         if let Some(upstream) = self.upstream.take() {
             self.reporter.close(upstream);
         }
-        match self.worker.take() {
-            None => {}
+        match self.worker {
             Some(Worker::Ending(last)) => drop(last.join()),
             // What is still being started is not waited for: it is ended when it has started.
-            starting => {
-                self.worker = starting;
-                self.abandon();
-            }
+            _ => self.leave(),
         }
     }
+}
+
+fn spawn_end(end: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+    thread::Builder::new().name("mcp-end".into()).spawn(end).ok()
 }
 
 /// Why a server cannot be started, as clients are told.
