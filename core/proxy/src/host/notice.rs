@@ -136,16 +136,9 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Name of a server in sentences.
-struct Name<'a>(Option<&'a str>);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => write!(f, "`{name}`"),
-            None => f.write_str("the server"),
-        }
-    }
+/// Returns the name of a server in sentences.
+fn name(server: Option<&str>) -> String {
+    server.map_or_else(|| "the server".to_owned(), |name| format!("`{name}`"))
 }
 
 impl fmt::Display for Notice<'_> {
@@ -174,11 +167,11 @@ impl fmt::Display for Notice<'_> {
                 write!(f, "the server cannot be started again: {error}")
             }
             Self::StartFailed { server, error } => {
-                write!(f, "{} cannot be started, and is tried again: {error}", Name(*server))
+                write!(f, "{} cannot be started, and is tried again: {error}", name(*server))
             }
-            Self::Lost { server, cause } => write!(f, "{} is started again: {cause}", Name(*server)),
+            Self::Lost { server, cause } => write!(f, "{} is started again: {cause}", name(*server)),
             Self::Closed { server, outcome } => {
-                write!(f, "{} has ended", Name(*server))?;
+                write!(f, "{} has ended", name(*server))?;
                 outcome.as_ref().map_or_else(|error| write!(f, ": {error}"), |_| Ok(()))
             }
             Self::NotAdded(error) => write!(f, "{error}; start the gateway again"),
