@@ -3,21 +3,20 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
-use core::task::Waker;
 use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
-use std::sync::mpsc;
 
 use mcp_auth::token::TokenValidator;
 use mcp_proto::http::server as http;
-use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
+use mcp_proto::http::server::{Denial, ExchangeId};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Entropy, Instant, RawJson};
 use mcp_runtime::server::{Connections, TokenOutcome, TokenQueue, TokenWorkers};
 use mcp_std::entropy;
 use mcp_std::io::Listener;
 use mcp_std::poll::WaitRequest;
+use mcp_std::sync::Inbox;
 #[cfg(feature = "tls")]
 use mcp_std::tls::ServerTls;
 
@@ -28,12 +27,9 @@ use super::downstream::{Downstream, give_tasks, with_defaults};
 /// Every process that can reach the address can use the servers. Listen on `127.0.0.1` or `[::1]` unless it is meant for other machines.
 #[derive(Debug)]
 pub struct Http {
-    listener: Listener,
+    connections: Connections,
     config: http::Config,
-    max_connections: Option<usize>,
     tokens: Option<TokenWorkers>,
-    #[cfg(feature = "tls")]
-    tls: Option<ServerTls>,
 }
 
 impl Http {
@@ -45,15 +41,7 @@ impl Http {
     ///
     /// As [`Listener::bind`].
     pub fn bind(address: impl ToSocketAddrs, config: http::Config) -> io::Result<Self> {
-        let listener = Listener::bind(address)?;
-        Ok(Self {
-            listener,
-            config,
-            max_connections: None,
-            tokens: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        })
+        Ok(Self { connections: Connections::new(Listener::bind(address)?)?, config, tokens: None })
     }
 
     /// Returns the address of the listener.
@@ -62,7 +50,7 @@ impl Http {
     ///
     /// That of the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.address()
+        self.connections.address()
     }
 
     /// Replaces the configuration that says who is let in.
@@ -76,7 +64,7 @@ impl Http {
     /// [`HttpServer::max_connections`](mcp_runtime::server::HttpServer::max_connections) does.
     #[must_use]
     pub const fn max_connections(mut self, connections: usize) -> Self {
-        self.max_connections = Some(connections);
+        self.connections.max_connections = connections;
         self
     }
 
@@ -92,7 +80,7 @@ impl Http {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: impl Into<ServerTls>) -> Self {
-        self.tls = Some(tls.into());
+        self.connections.tls = Some(tls.into());
         self
     }
 }
@@ -104,7 +92,9 @@ pub(super) struct HttpDownstream {
     events: VecDeque<Event>,
     error: Option<io::Error>,
     shutdown_deadline: Option<Instant>,
-    tokens: Option<Tokens>,
+    tokens: Option<TokenQueue>,
+    /// Decisions about tokens, which are made on other threads.
+    decided: Inbox<(ExchangeId, TokenOutcome)>,
 }
 
 impl HttpDownstream {
@@ -112,8 +102,10 @@ impl HttpDownstream {
     ///
     /// That of the system, if it refuses what is needed.
     pub(super) fn new(config: Config, http: Http, idle_timeout: Option<Duration>) -> io::Result<Self> {
-        let mut connections = Connections::new(http.listener)?;
-        let mut protocol = http.config.max_sessions(MAX_SESSIONS, MAX_SESSIONS);
+        let Http { mut connections, config: protocol, tokens: workers } = http;
+        // Time has passed since the address was bound.
+        connections.tick();
+        let mut protocol = protocol.max_sessions(MAX_SESSIONS, MAX_SESSIONS);
         if let Some(idle) = idle_timeout {
             // Those of clients that vanished would take the places of others.
             protocol = protocol.session_idle_timeout(idle);
@@ -122,22 +114,14 @@ impl HttpDownstream {
         let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
         let mut server = http::Server::new(with_defaults(config, anchor), Arc::new(protocol), entropy);
         give_tasks(server.engine(), connections.now(), anchor);
-        if let Some(max) = http.max_connections {
-            connections.max_connections = max;
-        }
         server.set_max_connections(connections.max_connections);
-        #[cfg(feature = "tls")]
-        {
-            connections.tls = http.tls;
-        }
+        let (events, decided) = (VecDeque::new(), Inbox::new(usize::MAX));
         let mut tokens = None;
-        if let Some(workers) = http.tokens {
-            let (decided, decisions) = mpsc::channel();
-            let queue = TokenQueue::new(workers, &mut server);
-            tokens = Some(Tokens { queue, waker: connections.waker()?, decided, decisions });
+        if let Some(workers) = workers {
+            decided.register(&connections.waker()?);
+            tokens = Some(TokenQueue::new(workers, &mut server));
         }
-        let events = VecDeque::new();
-        Ok(Self { server, connections, events, error: None, shutdown_deadline: None, tokens })
+        Ok(Self { server, connections, events, error: None, shutdown_deadline: None, tokens, decided })
     }
 
     fn collect_events(&mut self) {
@@ -146,7 +130,14 @@ impl HttpDownstream {
             match event {
                 http::Event::Server(event) => self.events.push_back(event),
                 http::Event::Token { exchange, request } => match &mut self.tokens {
-                    Some(tokens) => tokens.submit(exchange, request),
+                    Some(tokens) => {
+                        let [decided, refused] = [(); 2].map(|()| self.decided.sender());
+                        // Bounded by the tokens that wait. The loop may have ended.
+                        let reply = Box::new(move |outcome| _ = decided.send_unbounded((exchange, outcome)));
+                        if let Err(denial) = tokens.submit(exchange, request, reply) {
+                            let _ = refused.send_unbounded((exchange, Err(denial)));
+                        }
+                    }
                     None => self.server.deny(now, exchange, &Denial::invalid_token()),
                 },
                 _ => {}
@@ -157,9 +148,11 @@ impl HttpDownstream {
     /// Applies decisions about tokens.
     fn apply_decisions(&mut self) {
         let Some(tokens) = &mut self.tokens else { return };
-        tokens.queue.discard(&self.server);
+        tokens.discard(&self.server);
         let now = self.connections.now();
-        while let Ok((exchange, outcome)) = tokens.decisions.try_recv() {
+        let mut decided = VecDeque::new();
+        self.decided.take(&mut decided);
+        for (exchange, outcome) in decided {
             match outcome {
                 Ok(identity) => self.server.grant(now, exchange, identity),
                 Err(denial) => self.server.deny(now, exchange, &denial),
@@ -167,28 +160,6 @@ impl HttpDownstream {
             self.connections.drive(&mut self.server, exchange);
         }
         self.collect_events();
-    }
-}
-
-/// Tokens that are decided about on other threads.
-struct Tokens {
-    queue: TokenQueue,
-    waker: Waker,
-    decided: mpsc::Sender<(ExchangeId, TokenOutcome)>,
-    decisions: mpsc::Receiver<(ExchangeId, TokenOutcome)>,
-}
-
-impl Tokens {
-    fn submit(&mut self, exchange: ExchangeId, request: TokenRequest) {
-        let (decided, waker) = (self.decided.clone(), self.waker.clone());
-        let reply = Box::new(move |outcome| {
-            // The loop may have ended.
-            let _ = decided.send((exchange, outcome));
-            waker.wake_by_ref();
-        });
-        if let Err(denial) = self.queue.submit(exchange, request, reply) {
-            let _ = self.decided.send((exchange, Err(denial)));
-        }
     }
 }
 
