@@ -24,7 +24,8 @@ use super::notice::{Notice, Operator};
 /// There is neither encryption nor authorization: everybody who can reach the address can use the servers.
 #[derive(Debug)]
 pub struct Socket {
-    listener: StreamListener,
+    /// `None` after the shutdown has begun.
+    listener: Option<StreamListener>,
     max_clients: usize,
     idle_end: Option<Duration>,
 }
@@ -33,7 +34,7 @@ impl Socket {
     /// Serves the clients of this listener, at most 64 at a time.
     #[must_use]
     pub const fn new(listener: StreamListener) -> Self {
-        Self { listener, max_clients: MAX_CLIENTS, idle_end: None }
+        Self { listener: Some(listener), max_clients: MAX_CLIENTS, idle_end: None }
     }
 
     /// Sets the maximum number of clients. Others take the place of one that is silent or was not used for 10 minutes, or are closed at
@@ -55,10 +56,8 @@ impl Socket {
 /// Clients on the byte streams of a socket.
 pub(super) struct SocketDownstream {
     engine: Engine,
-    /// `None` after the shutdown has begun.
-    listener: Option<StreamListener>,
+    socket: Socket,
     clients: Vec<Client>,
-    max_clients: usize,
     /// Time until which no client is accepted, because the system had no descriptor for one.
     accepts_at: Option<Instant>,
     operator: Arc<dyn Operator>,
@@ -66,9 +65,7 @@ pub(super) struct SocketDownstream {
     now: Instant,
     error: Option<io::Error>,
     shutdown_deadline: Option<Instant>,
-    /// Time without a client after which the transport ends.
-    idle_end: Option<Duration>,
-    /// Time at which that is over; `None` while there are clients.
+    /// Time at which the transport ends without a client; `None` while there are clients.
     idle_deadline: Option<Instant>,
 }
 
@@ -157,8 +154,7 @@ impl Client {
 impl SocketDownstream {
     /// Creates the transport.
     pub(super) fn new(config: Config, socket: Socket, operator: Arc<dyn Operator>) -> Self {
-        let Socket { listener, max_clients, idle_end } = socket;
-        if max_clients > MAX_CLIENTS {
+        if socket.max_clients > MAX_CLIENTS {
             // Without it there are fewer clients.
             let _ = mcp_std::io::raise_descriptor_limit();
         }
@@ -168,28 +164,26 @@ impl SocketDownstream {
         give_tasks(&mut engine, now, anchor);
         Self {
             engine,
-            listener: Some(listener),
+            socket,
             clients: Vec::new(),
-            max_clients,
             accepts_at: None,
             operator,
             clock,
             now,
             error: None,
             shutdown_deadline: None,
-            idle_end,
             idle_deadline: None,
         }
     }
 
     /// Lets go of the listener if there was no client for long enough. One that is about to come is accepted before this.
     fn end_if_idle(&mut self) {
-        let Some(idle) = self.idle_end.filter(|_| self.clients.is_empty()) else {
+        let Some(idle) = self.socket.idle_end.filter(|_| self.clients.is_empty()) else {
             self.idle_deadline = None;
             return;
         };
         if *self.idle_deadline.get_or_insert(self.now + idle) <= self.now {
-            self.listener = None;
+            self.socket.listener = None;
         }
     }
 
@@ -198,7 +192,7 @@ impl SocketDownstream {
             return;
         }
         self.accepts_at = None;
-        while let Some(listener) = &self.listener {
+        while let Some(listener) = &self.socket.listener {
             match listener.accept() {
                 Ok(Some(stream)) => self.add(stream),
                 Ok(None) => return,
@@ -221,9 +215,9 @@ impl SocketDownstream {
 
     fn add(&mut self, mut stream: Stream) {
         let evicted = self.clients.iter().filter(|client| client.is_evicted).count();
-        if self.clients.len() - evicted >= self.max_clients && !self.evict_one() {
+        if self.clients.len() - evicted >= self.socket.max_clients && !self.evict_one() {
             // Closed by the end of this function.
-            self.operator.notice(&Notice::NoPlace(self.max_clients));
+            self.operator.notice(&Notice::NoPlace(self.socket.max_clients));
             return;
         }
         let channel = self.engine.open_channel(self.now);
@@ -329,7 +323,7 @@ impl Downstream for SocketDownstream {
     fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>> {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(self.now));
         let mut requests = Vec::new();
-        if let Some(listener) = self.listener.as_ref().filter(|_| self.error.is_none()) {
+        if let Some(listener) = self.socket.listener.as_ref().filter(|_| self.error.is_none()) {
             let descriptors = Descriptors { read: Some(listener.as_fd()), ..Descriptors::default() };
             let interest = Interest { read: self.accepts_at.is_none(), write: false };
             requests.push(WaitRequest::new(descriptors, interest, timeout));
@@ -345,7 +339,7 @@ impl Downstream for SocketDownstream {
     fn shutdown(&mut self, grace: Duration) {
         self.now = self.clock.now();
         // Removes the file of a Unix socket.
-        self.listener = None;
+        self.socket.listener = None;
         for client in self.clients.iter_mut().filter(|client| client.state == ClientState::Open) {
             client.state = ClientState::Ending;
         }
@@ -354,7 +348,7 @@ impl Downstream for SocketDownstream {
     }
 
     fn is_finished(&self) -> bool {
-        self.error.is_some() || (self.listener.is_none() && self.clients.is_empty())
+        self.error.is_some() || (self.socket.listener.is_none() && self.clients.is_empty())
     }
 
     fn take_error(&mut self) -> Option<io::Error> {
