@@ -50,14 +50,6 @@ struct CacheEntry {
     expires: u64,
 }
 
-/// A connected client whose server may turn out to have changed.
-pub(crate) trait Reopen: Sized {
-    fn peer(&self) -> &Peer;
-
-    /// Closes the connection and ends the server.
-    fn close(self);
-}
-
 impl EraMemory {
     /// Returns the memory for a server, or `None` if there is nothing to remember: only a client that speaks both eras
     /// probes, and a socket has no name.
@@ -112,15 +104,16 @@ pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
     Limits::default().probe_timeout.min(connect_timeout / 2)
 }
 
-/// Opens a connection by `open`, which takes the known era and the connect timeout. Repeats it once without the known
-/// era if the server turns out to have changed. Both attempts together take about `connect_timeout`.
+/// Opens a connection by `open`, which takes the known era and the connect timeout. Closes it by `close` and repeats that once without
+/// the known era if the server turns out to have changed. Both attempts together take about `connect_timeout`.
 ///
 /// # Errors
 ///
 /// Fails as `open` does.
-pub(crate) fn open<C: Reopen>(
+pub(crate) fn open<C>(
     memory: Option<&EraMemory>,
     connect_timeout: Duration,
+    (peer, close): (fn(&C) -> &Peer, impl FnOnce(C)),
     open: &mut dyn FnMut(Option<KnownEra>, Duration) -> Result<Result<C, Error>, CommandFailure>,
 ) -> Result<Result<C, Error>, CommandFailure> {
     let Some(memory) = memory else { return open(None, connect_timeout) };
@@ -130,16 +123,16 @@ pub(crate) fn open<C: Reopen>(
             print_note("this server was found to be a legacy one, and is not asked again (--no-cache asks)");
         }
         match open(Some(KnownEra::Legacy), connect_timeout)? {
-            Ok(client) if client.peer().era() == Era::Legacy && identity_hash(client.peer()) == known => {
+            Ok(client) if peer(&client).era() == Era::Legacy && identity_hash(peer(&client)) == known => {
                 return Ok(Ok(client));
             }
             // The client has found the other era by itself (VER-042).
-            Ok(client) if client.peer().era() == Era::Modern => {
+            Ok(client) if peer(&client).era() == Era::Modern => {
                 memory.forget();
                 return Ok(Ok(client));
             }
             // Another version of the server may speak both eras, so it is probed.
-            Ok(client) => client.close(),
+            Ok(client) => close(client),
             Err(Error::Closed(closed)) if !closed.has_unread_input => {}
             Err(other) => return Ok(Err(other)),
         }
@@ -151,8 +144,8 @@ pub(crate) fn open<C: Reopen>(
     if let Ok(client) = &opened {
         let is_slow = || begun.elapsed() >= probe_timeout(left);
         let was_costly = memory.is_remote || memory.was_restarted.get() || is_slow();
-        if client.peer().era() == Era::Legacy && was_costly {
-            memory.remember(identity_hash(client.peer()));
+        if peer(client).era() == Era::Legacy && was_costly {
+            memory.remember(identity_hash(peer(client)));
             if !memory.is_remote {
                 print_note(FOUND);
             }

@@ -6,16 +6,14 @@ use core::time::Duration;
 use std::sync::Mutex;
 
 use mcp_proto::Diagnostic;
-use mcp_proto::http::HeadRecord;
+use mcp_proto::client::Peer;
 use mcp_proto::http::server::Config as HttpConfig;
-use mcp_proto::tap::TapRecord;
 #[cfg(unix)]
 use mcp_proto_proxy::host::Socket;
 use mcp_proto_proxy::host::{
     ClientIdentity, Connect, ConnectError, Connection, Error, Http, Notice, Operator, Options,
     PROGRAM_FAILED, UNREACHABLE,
 };
-use mcp_runtime::client::ClientHandler;
 #[cfg(unix)]
 use mcp_std::io::{StreamAddress, StreamListener};
 use mcp_std::process::terminate_all;
@@ -29,12 +27,12 @@ use crate::endpoint::http;
 use crate::endpoint::refusals::ClientNotes;
 #[cfg(unix)]
 use crate::endpoint::streams;
-use crate::era_cache::{self, EraMemory, Reopen};
+use crate::era_cache::{self, EraMemory};
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::notes::{self, LimitedNotes, OmissionNotes, print_note};
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
-use crate::session::{ServerNotes, describe_abnormal_exit};
+use crate::session::{ServerNotes, note_end};
 use crate::stop::{self, StopSignal};
 use crate::trace;
 use mcp_proto_trace::masked;
@@ -70,28 +68,29 @@ impl UpstreamOpener {
             authorizer: self.authorizer.as_ref(),
             memory: memory.as_ref(),
         };
-        let opened = era_cache::open(memory.as_ref(), connect_timeout, &mut |known_era, attempt_timeout| {
-            let spoken = (versions, args.revisions.drafts.followed());
-            let config = client_config(spoken, *timeout, attempt_timeout, args.trace);
-            let mut config = args.connection.keep_alive(config.known_era(known_era));
-            if server.is_remote() {
-                // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
-                let mut limits = config.effective_limits().clone();
-                (limits.probe_timeout, limits.init_timeout) = (connect_timeout, connect_timeout);
-                config = config.limits(limits);
-            }
-            for member in &args.hide {
-                config = config.redact_in_tap(member);
-            }
-            let mut notes = ServerNotes::new(server, args.trace, !args.hide.is_empty(), &deviations);
-            (notes.label, notes.prefix) =
-                (Some(self.name.clone().unwrap_or_else(|| "server".to_owned())), self.note_prefix());
-            let notes = UpstreamNotes(notes);
-            let (options, connected) = Connection::prepare(config, identity, notes);
-            let opened = spec.connect(options.shutdown_timeouts(SHUTDOWN_TIMEOUTS))?;
-            Ok(opened.map(|ready| Opened { connection: connected(ready), prefix: self.note_prefix() }))
-        })?;
-        let opened = opened.map(|opened| opened.connection);
+        let close = |connection: Connection| note_end(&self.note_prefix(), &connection.close());
+        let ends = (Connection::peer as fn(&Connection) -> &Peer, close);
+        let opened =
+            era_cache::open(memory.as_ref(), connect_timeout, ends, &mut |known_era, attempt_timeout| {
+                let spoken = (versions, args.revisions.drafts.followed());
+                let config = client_config(spoken, *timeout, attempt_timeout, args.trace);
+                let mut config = args.connection.keep_alive(config.known_era(known_era));
+                if server.is_remote() {
+                    // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
+                    let mut limits = config.effective_limits().clone();
+                    (limits.probe_timeout, limits.init_timeout) = (connect_timeout, connect_timeout);
+                    config = config.limits(limits);
+                }
+                for member in &args.hide {
+                    config = config.redact_in_tap(member);
+                }
+                let mut notes = ServerNotes::new(server, args.trace, !args.hide.is_empty(), &deviations);
+                (notes.label, notes.prefix) =
+                    (Some(self.name.clone().unwrap_or_else(|| "server".to_owned())), self.note_prefix());
+                let (options, connected) = Connection::prepare(config, identity, notes);
+                let opened = spec.connect(options.shutdown_timeouts(SHUTDOWN_TIMEOUTS))?;
+                Ok(opened.map(connected))
+            })?;
         opened.map_err(|error| {
             server.failure(&error, &self.failure_context()).with_deviations(deviations.take())
         })
@@ -139,62 +138,8 @@ impl Connect for UpstreamOpener {
     }
 }
 
-/// A connection that may have to be opened again.
-struct Opened {
-    connection: Connection,
-    prefix: String,
-}
-
-impl Reopen for Opened {
-    fn peer(&self) -> &mcp_proto::client::Peer {
-        self.connection.peer()
-    }
-
-    fn close(self) {
-        note_end(&self.prefix, &self.connection.close());
-    }
-}
-
 fn note_prefix(server: Option<&str>) -> String {
     server.map(|name| format!("`{name}`: ")).unwrap_or_default()
-}
-
-/// Prints a note if a server did not end by itself.
-pub(crate) fn note_end(
-    prefix: &str,
-    outcome: &Result<Option<mcp_std::process::ShutdownReport>, mcp_blocking::Error>,
-) {
-    let complaint = match outcome {
-        Ok(ended) => ended.as_ref().and_then(describe_abnormal_exit),
-        Err(error) => Some(error.to_string()),
-    };
-    if let Some(complaint) = complaint {
-        print_note(&format!("{prefix}{complaint}"));
-    }
-}
-
-/// Prints notes about a connection to a server, and its messages.
-struct UpstreamNotes(ServerNotes);
-
-impl ClientHandler for UpstreamNotes {
-    fn diagnostic(&self, diagnostic: &Diagnostic) {
-        if !matches!(
-            diagnostic,
-            Diagnostic::LateResponse(_)
-                | Diagnostic::UnknownCancellation(_)
-                | Diagnostic::DeprecatedFeature { .. }
-        ) {
-            self.0.diagnostic(diagnostic);
-        }
-    }
-
-    fn tap(&self, record: &TapRecord) {
-        self.0.tap(record);
-    }
-
-    fn head(&self, record: &HeadRecord) {
-        self.0.head(record);
-    }
 }
 
 /// Prints the notices of a proxy, and lets signals end its loop instead of the process.

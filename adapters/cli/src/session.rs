@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
+use mcp_proto::client::{Config, Input, LogMessage, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
@@ -27,7 +27,7 @@ use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::{Client, SHUTDOWN_TIMEOUTS, StartedCall, client_config};
 use crate::deviations::Deviations;
-use crate::era_cache::{self, EraMemory, Reopen};
+use crate::era_cache::{self, EraMemory};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::notes::{LimitedNotes, OmissionNotes, print_note, print_stderr};
@@ -136,6 +136,7 @@ impl ClientSession {
         let opened = era_cache::open(
             memory.as_ref(),
             target.connection.connect_timeout,
+            (|session: &Self| session.client.peer(), Self::close),
             &mut |known_era, connect_timeout| {
                 let draft = target.revisions.drafts.followed();
                 let config = client_config((versions, draft), target.timeout, connect_timeout, target.trace)
@@ -350,15 +351,7 @@ impl ClientSession {
 
     /// Closes the connection and ends the server. Prints a note if the server did not end by itself.
     pub(crate) fn close(self) {
-        match self.client.close() {
-            Ok(Some(ended)) => {
-                if let Some(complaint) = describe_abnormal_exit(&ended) {
-                    print_note(&complaint);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => print_note(&error.to_string()),
-        }
+        note_end("", &self.client.close());
     }
 }
 
@@ -371,13 +364,14 @@ pub(crate) enum RequestError {
     Command(CommandFailure),
 }
 
-impl Reopen for ClientSession {
-    fn peer(&self) -> &Peer {
-        self.client.peer()
-    }
-
-    fn close(self) {
-        Self::close(self);
+/// Prints a note if a server did not end by itself.
+pub(crate) fn note_end(prefix: &str, outcome: &Result<Option<ShutdownReport>, Error>) {
+    let complaint = match outcome {
+        Ok(ended) => ended.as_ref().and_then(describe_abnormal_exit),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(complaint) = complaint {
+        print_note(&format!("{prefix}{complaint}"));
     }
 }
 
@@ -498,7 +492,7 @@ impl ClientHandler for SessionHandler {
 pub(crate) struct ServerNotes {
     /// What precedes notes about one of several servers: its name.
     pub(crate) prefix: String,
-    /// Name of the server in a trace of several connections.
+    /// Name of the server behind a proxy, in a trace of several connections.
     pub(crate) label: Option<String>,
     trace: bool,
     /// Name of the source of lines that are no messages.
@@ -525,9 +519,23 @@ impl ServerNotes {
         }
     }
 
-    pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
+    fn show(&self, record: &str) {
+        match &self.label {
+            Some(label) => print_stderr(&format!("{} {record}", self.paint.dim(label))),
+            None => print_stderr(record),
+        }
+    }
+}
+
+impl ClientHandler for ServerNotes {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         let prefix = &self.prefix;
         match diagnostic {
+            // Between a proxy and its server.
+            Diagnostic::LateResponse(_)
+            | Diagnostic::UnknownCancellation(_)
+            | Diagnostic::DeprecatedFeature { .. }
+                if self.label.is_some() => {}
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
                 // Escapes may hide the form of a secret.
@@ -543,19 +551,12 @@ impl ServerNotes {
         }
     }
 
-    pub(crate) fn tap(&self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         self.show(&trace::format_record(record, self.paint));
     }
 
-    pub(crate) fn head(&self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         self.show(&trace::format_head(record, &self.head_redaction, self.paint));
-    }
-
-    fn show(&self, record: &str) {
-        match &self.label {
-            Some(label) => print_stderr(&format!("{} {record}", self.paint.dim(label))),
-            None => print_stderr(record),
-        }
     }
 }
 

@@ -7,22 +7,17 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 
-use mcp_blocking::Handle;
 use mcp_proto_proxy::host::Stop;
 #[cfg(unix)]
 use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
-pub(crate) use unix::{
-    Interrupts, end, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal, shut_down_on_signal,
-    shut_down_within,
-};
+pub(crate) use unix::{Interrupts, end, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal};
 
 #[cfg(unix)]
 mod unix {
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-    use core::time::Duration;
     use std::io::{self, IsTerminal as _};
     use std::thread;
 
@@ -32,7 +27,7 @@ mod unix {
     use signal_hook::iterator::Signals;
     use signal_hook::low_level::emulate_default_handler;
 
-    use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, StopSignal, terminate_all};
+    use super::{GRACE_PERIOD, SERVER_END_TIMEOUT, StopSignal, terminate_all};
 
     /// Set when this process is ending and its server processes are being ended.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -115,18 +110,8 @@ mod unix {
         }
     }
 
-    /// Lets a server answer running calls and end when a signal arrives.
-    pub(crate) fn shut_down_on_signal(handle: Handle) {
-        shut_down_within(handle, GRACE_PERIOD);
-    }
-
-    /// The same with another time for the calls.
-    pub(crate) fn shut_down_within(handle: Handle, grace: Duration) {
-        let _ = on_terminate(move || handle.shutdown(grace));
-    }
-
     /// Runs `stop` when a signal arrives.
-    pub(crate) fn run_on_signal(stop: impl FnMut() + Send + 'static) {
+    pub(crate) fn run_on_signal(stop: impl FnOnce() + Send + 'static) {
         let _ = on_terminate(stop);
     }
 
@@ -208,9 +193,7 @@ impl StopSignal {
 }
 
 #[cfg(not(unix))]
-pub(crate) use other::{
-    Interrupts, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal, shut_down_within,
-};
+pub(crate) use other::{Interrupts, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal};
 #[cfg(not(unix))]
 pub(crate) use std::process::exit as end;
 
@@ -219,9 +202,6 @@ pub(crate) use std::process::exit as end;
 mod other {
     use alloc::sync::Arc;
     use core::sync::atomic::AtomicBool;
-    use core::time::Duration;
-
-    use super::Handle;
 
     pub(crate) const fn end_servers_on_signal() {}
 
@@ -244,9 +224,7 @@ mod other {
 
     pub(crate) const fn park_if_ending() {}
 
-    pub(crate) fn shut_down_on_signal(_: Handle) {}
-
-    pub(crate) fn shut_down_within(_: Handle, _: Duration) {}
+    pub(crate) fn run_on_signal(_: impl FnOnce() + Send + 'static) {}
 
     pub(crate) fn hangup_flag() -> Arc<AtomicBool> {
         Arc::default()

@@ -24,8 +24,8 @@ use crate::failure::{CommandFailure, Exit};
 use crate::handed_over;
 use crate::output::{print, print_value};
 use crate::paint::Paint;
-use crate::proxy::note_end;
 use crate::server::Server;
+use crate::session::note_end;
 
 /// The connections for `--json`.
 #[derive(Serialize)]
@@ -70,17 +70,14 @@ fn connect(name: String, args: ConnectArgs) -> Result<(), CommandFailure> {
     let text = serde_json::to_string(&wanted)
         .map_err(|error| CommandFailure::usage(format!("the server cannot be kept: {error}")))?;
     let request = Request::Connect { version: VERSION.to_owned(), wanted: text };
-    let summary = match ask(&request, true, wait)? {
-        Some(Answer::Failed(failure)) => {
-            let failure = CommandFailure::from(failure);
-            if failure.exit() != Exit::Unauthorized || !may_ask || !wanted.server.is_remote() {
-                return Err(failure);
-            }
+    let answer = match ask(&request, true, wait) {
+        Err(failure) if failure.exit() == Exit::Unauthorized && may_ask && wanted.server.is_remote() => {
             log_in(wanted)?;
-            summary(ask(&request, true, wait)?)?
+            ask(&request, true, wait)?
         }
-        answer => summary(answer)?,
+        asked => asked?,
     };
+    let Some(Answer::Connected(summary)) = answer else { return Err(other_version()) };
     if json {
         return print_value(&summary);
     }
@@ -127,7 +124,6 @@ fn disconnect(args: &ConnectArgs) -> Result<(), CommandFailure> {
     let ended = match ask(&Request::Disconnect(names), false, ANSWER_TIMEOUT)? {
         None => Vec::new(),
         Some(Answer::Disconnected(names)) => names,
-        Some(Answer::Failed(failure)) => return Err(failure.into()),
         Some(_) => return Err(other_version()),
     };
     let missing = wanted.iter().find(|name| !ended.contains(name));
@@ -157,7 +153,6 @@ pub(crate) fn server_of(name: &str) -> Result<Server, CommandFailure> {
         Some(Answer::Server(wanted)) => {
             serde_json::from_str(&wanted).map(|wanted: Wanted| wanted.server).map_err(|_| other_version())
         }
-        Some(Answer::Failed(failure)) => Err(failure.into()),
         Some(_) => Err(other_version()),
     }
 }
@@ -187,20 +182,16 @@ fn log_in(mut wanted: Wanted) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn summary(answer: Option<Answer>) -> Result<Summary, CommandFailure> {
-    match answer {
-        Some(Answer::Connected(summary)) => Ok(summary),
-        Some(Answer::Failed(failure)) => Err(failure.into()),
-        _ => Err(other_version()),
-    }
-}
-
 fn other_version() -> CommandFailure {
     CommandFailure::failed("the background process is of another version")
         .with_hint("`mcp-probe connect --end-all` of that version ends it, and so does its SIGTERM")
 }
 
 /// Asks the background process; `None` if there is none and none is to be started.
+///
+/// # Errors
+///
+/// Fails if it gives no answer, or answers with a failure.
 fn ask(request: &Request, starts: bool, wait: Duration) -> Result<Option<Answer>, CommandFailure> {
     let folder = connections::folder();
     check_folder(&folder, starts)?;
@@ -214,6 +205,7 @@ fn ask(request: &Request, starts: bool, wait: Duration) -> Result<Option<Answer>
         let failed = |error: &io::Error| no_answer(&control, error, wait);
         match UnixStream::connect(&control) {
             Ok(stream) => match exchange(&stream, request, wait) {
+                Ok(Some(Answer::Failed(failure))) => return Err(failure.into()),
                 Ok(Some(answer)) => return Ok(Some(answer)),
                 // It was about to end, and takes no more requests.
                 Ok(None) if is_safe_to_repeat(sent) => {}

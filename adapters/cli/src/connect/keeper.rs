@@ -172,31 +172,12 @@ impl Keeper {
         let timed =
             stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(REQUEST_TIMEOUT)));
         let timed = timed.and_then(|()| stream.set_write_timeout(Some(REQUEST_TIMEOUT)));
-        let request = timed.and_then(|()| control::read(stream));
-        let answer = match request {
+        let answered = match timed.and_then(|()| control::read(stream)) {
             Ok(None) => return,
-            Ok(Some(Request::List)) => Answer::Connections {
-                process: std::process::id(),
-                version: VERSION.to_owned(),
-                connections: self.summaries(),
-            },
-            Ok(Some(Request::Disconnect(names))) => match self.end(names.as_deref(), END_TIMEOUT) {
-                Ok(ended) => Answer::Disconnected(ended),
-                Err(failure) => Answer::Failed(Failure::from(&failure)),
-            },
-            Ok(Some(Request::Server(name))) => match lock(&self.state).connections.get(&name) {
-                Some(kept) => Answer::Server(kept.wanted.clone()),
-                None => Answer::Failed(Failure::from(&CommandFailure::missing_connection(&name))),
-            },
-            Ok(Some(Request::Connect { version, wanted })) => match self.connect(&version, &wanted) {
-                Ok(summary) => Answer::Connected(summary),
-                Err(failure) => Answer::Failed(Failure::from(&failure)),
-            },
-            Err(error) => {
-                let failure = CommandFailure::failed(format!("the request cannot be read: {error}"));
-                Answer::Failed(Failure::from(&failure))
-            }
+            Ok(Some(request)) => self.answer_to(request),
+            Err(error) => Err(CommandFailure::failed(format!("the request cannot be read: {error}"))),
         };
+        let answer = answered.unwrap_or_else(|failure| Answer::Failed(Failure::from(&failure)));
         let is_told = control::write(stream, &answer).is_ok();
         // Who asked was interrupted, and knows of no connection.
         if let (Answer::Connected(Summary { name, is_new: true, .. }), false) = (answer, is_told) {
@@ -207,8 +188,20 @@ impl Keeper {
         }
     }
 
-    fn summaries(&self) -> Vec<Summary> {
-        lock(&self.state).connections.values().filter_map(Kept::summary).collect()
+    fn answer_to(self: &Arc<Self>, request: Request) -> Result<Answer, CommandFailure> {
+        Ok(match request {
+            Request::List => Answer::Connections {
+                process: std::process::id(),
+                version: VERSION.to_owned(),
+                connections: lock(&self.state).connections.values().filter_map(Kept::summary).collect(),
+            },
+            Request::Disconnect(names) => Answer::Disconnected(self.end(names.as_deref(), END_TIMEOUT)?),
+            Request::Server(name) => match lock(&self.state).connections.get(&name) {
+                Some(kept) => Answer::Server(kept.wanted.clone()),
+                None => return Err(CommandFailure::missing_connection(&name)),
+            },
+            Request::Connect { version, wanted } => Answer::Connected(self.connect(&version, &wanted)?),
+        })
     }
 
     /// Ends connections, or all. Returns the names of those that were there.

@@ -7,7 +7,6 @@ use crate::args;
 use crate::failure::{CommandFailure, Exit};
 use crate::notes;
 #[cfg(unix)]
-#[cfg(unix)]
 pub(crate) use mcp_blocking::StreamConnection;
 
 /// A connection of a socket; none can be accepted on this platform.

@@ -107,7 +107,8 @@ fn serve(config: Config, router: adapter::Router) -> Result<(), Error> {
         // One more, for what starts no process.
         server = server.workers(tools::MAX_RUNNING + 1);
     }
-    stop::shut_down_on_signal(server.handle()?);
+    let handle = server.handle()?;
+    stop::run_on_signal(move || handle.shutdown(stop::GRACE_PERIOD));
     server.run()
 }
 

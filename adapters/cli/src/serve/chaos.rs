@@ -1,8 +1,6 @@
 //! `serve --chaos`: a server whose messages are disturbed on their way to the client, the same way for the same seed.
 
-#[cfg(unix)]
 use alloc::sync::Arc;
-#[cfg(unix)]
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
@@ -82,46 +80,30 @@ impl ChaosArgs {
 }
 
 /// What disturbs the connections of a server, if anything does.
+#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has a relay"))]
 pub(super) struct Chaos {
     args: ChaosArgs,
     /// Number of connections so far.
-    #[cfg(unix)]
     connections: AtomicU64,
-    #[cfg(unix)]
     is_numbered: bool,
     /// A signal has come: a client that does not read is not waited for.
-    #[cfg(unix)]
     is_signalled: Arc<AtomicBool>,
 }
 
 impl Chaos {
     /// Returns what the options ask for. Disturbances name their connection if there may be several.
     pub(super) fn new(args: &ChaosArgs, is_numbered: bool) -> Self {
-        #[cfg(not(unix))]
-        let _ = is_numbered;
-        Self {
-            args: args.clone(),
-            #[cfg(unix)]
-            connections: AtomicU64::new(0),
-            #[cfg(unix)]
-            is_numbered,
-            #[cfg(unix)]
-            is_signalled: Arc::default(),
-        }
+        let (args, connections) = (args.clone(), AtomicU64::new(0));
+        Self { args, connections, is_numbered, is_signalled: Arc::default() }
     }
 
     /// Lets the only server end when a signal arrives.
     pub(super) fn shut_down_on_signal(&self, handle: Handle) {
-        #[cfg(unix)]
-        {
-            let is_signalled = Arc::clone(&self.is_signalled);
-            crate::stop::run_on_signal(move || {
-                is_signalled.store(true, Ordering::Release);
-                handle.shutdown(crate::stop::GRACE_PERIOD);
-            });
-        }
-        #[cfg(not(unix))]
-        crate::stop::shut_down_on_signal(handle);
+        let is_signalled = Arc::clone(&self.is_signalled);
+        crate::stop::run_on_signal(move || {
+            is_signalled.store(true, Ordering::Release);
+            handle.shutdown(crate::stop::GRACE_PERIOD);
+        });
     }
 
     /// Opens the stream of the only client: the serial line of the options, or stdin and stdout.

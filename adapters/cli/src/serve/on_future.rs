@@ -97,7 +97,8 @@ fn serve_stream(
 async fn serve_stdio(config: Config, router: Router, clock: Option<&ClockResource>) -> Result<(), Error> {
     let server = Server::stdio(config, router)?;
     let handle = server.handle();
-    stop::shut_down_on_signal(handle.clone());
+    let ended = handle.clone();
+    stop::run_on_signal(move || ended.shutdown(stop::GRACE_PERIOD));
     future::or(server.run(), announce_ticks(handle, clock)).await
 }
 
@@ -114,7 +115,8 @@ async fn serve_http(
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();
-    stop::shut_down_within(handle.clone(), args.grace_period());
+    let (ended, grace) = (handle.clone(), args.grace_period());
+    stop::run_on_signal(move || ended.shutdown(grace));
     http::report_address(&args.http, address, protected.as_ref())?;
     future::or(server.run(), announce_ticks(handle, clock))
         .await

@@ -92,7 +92,8 @@ fn serve_http(
     let address = server.address();
     let mut server = with_shards(server, args.shards);
     let handle = server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?;
-    stop::shut_down_within(handle, args.grace_period());
+    let grace = args.grace_period();
+    stop::run_on_signal(move || handle.shutdown(grace));
     http::report_address(&args.http, address, protected.as_ref())?;
     // Another thread may learn first that a client follows the clock.
     let idle = if clock.is_some() && args.shards > 1 { POLL_INTERVAL } else { IDLE_TIMEOUT };

@@ -7,14 +7,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use std::os::fd::AsFd;
-use std::sync::{Condvar, Mutex, PoisonError};
-
-use mcp_std::sync::lock;
-use std::time::Instant;
+use std::sync::{Condvar, Mutex};
 use std::{io, thread};
 
 use mcp_std::io::{Socket, SocketControl, StreamAddress, StreamListener, is_resource_exhausted};
 use mcp_std::poll::{Notifier, PollHandles};
+use mcp_std::sync::lock;
 
 use super::Handle;
 use crate::Error;
@@ -301,15 +299,7 @@ impl Shared {
     }
 
     fn wait_for_connections(&self, timeout: Duration) {
-        let until = Instant::now() + timeout;
-        let mut state = lock(&self.state);
-        while state.open > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        drop(self.ended.wait_timeout_while(lock(&self.state), timeout, |state| state.open > 0));
     }
 }
 
@@ -318,28 +308,24 @@ impl State {
     /// be closed.
     fn evict_one(&mut self, bounds: Bounds) -> bool {
         let victim = longest_unused(self.sockets.iter(), bounds.max_idle_time).copied();
-        victim.inspect(|victim| self.close(*victim)).is_some()
+        let victim = victim.and_then(|victim| self.sockets.remove(&victim));
+        victim.inspect(SocketControl::close).is_some()
     }
 
     /// Closes the connections that have sent no line in time. Returns the time until the next one is to be closed.
     fn close_silent(&mut self, bounds: Bounds) -> Option<Duration> {
         let mut next = None::<Duration>;
-        let mut late = Vec::new();
-        for (id, socket) in &self.sockets {
-            let Some(silence) = socket.silence() else { continue };
-            match bounds.first_line_timeout.checked_sub(silence).filter(|left| !left.is_zero()) {
-                Some(left) => next = Some(next.map_or(left, |next| next.min(left))),
-                None => late.push(*id),
+        self.sockets.retain(|_, socket| {
+            let Some(silence) = socket.silence() else { return true };
+            let left = bounds.first_line_timeout.saturating_sub(silence);
+            if left.is_zero() {
+                socket.close();
+            } else {
+                next = next.into_iter().chain([left]).min();
             }
-        }
-        late.into_iter().for_each(|id| self.close(id));
+            !left.is_zero()
+        });
         next
-    }
-
-    fn close(&mut self, id: u64) {
-        if let Some(socket) = self.sockets.remove(&id) {
-            socket.close();
-        }
     }
 }
 

@@ -113,6 +113,11 @@ impl<J: Send + 'static, O: Send + 'static> Workers<J, O> {
         Ok(())
     }
 
+    /// Drops the jobs that have not begun and that `keeps` returns false for. They have no outcome.
+    pub fn retain(&self, keeps: impl FnMut(&J) -> bool) {
+        self.jobs.queue.lock().waiting.retain(keeps);
+    }
+
     /// Returns whether [`poll_outcome`](Self::poll_outcome) may have one. Costs less.
     #[must_use]
     pub fn has_outcome(&self) -> bool {

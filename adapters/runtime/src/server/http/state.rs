@@ -9,8 +9,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::Mutex;
 
 use mcp_auth::token::TokenValidator;
 use mcp_proto::http::server as http;
@@ -18,7 +17,7 @@ use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::server::{Announcement, Config, Engine, Event, Identity};
 use mcp_proto::{CallId, Entropy, Instant};
 use mcp_std::catch;
-use mcp_std::sync::{Inbox, Sender};
+use mcp_std::sync::{Inbox, Sender, Workers, lock};
 
 use super::shards::{MAX_SHARD_MESSAGES, ShardMessage};
 use crate::Error;
@@ -337,36 +336,28 @@ pub type TokenOutcome = Result<Arc<Identity>, Denial>;
 
 /// The validator of a server, with the threads on which it may block. All shards share it.
 #[derive(Clone)]
-pub struct TokenWorkers(Arc<Owner>);
+pub struct TokenWorkers(Arc<Shared>);
 
-/// Shared by the handles. Its drop ends the threads, each after the token that it validates; the last one drops the validator.
-struct Owner(Arc<Shared>);
+struct Shared {
+    validator: Arc<dyn TokenValidator>,
+    /// Started when the first token waits. The outcome of a job goes to its loop.
+    threads: Mutex<Option<Workers<Job, ()>>>,
+}
 
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.has_ended = true;
-        // Nobody wants these decisions any more.
-        let jobs = core::mem::take(&mut state.jobs);
-        drop(state);
-        self.0.arrival.notify_all();
-        drop(jobs);
+impl Shared {
+    /// Drops the tokens that wait for a thread, but those that `keeps` returns true for.
+    fn retain(&self, keeps: impl FnMut(&Job) -> bool) {
+        if let Some(threads) = &*lock(&self.threads) {
+            threads.retain(keeps);
+        }
     }
 }
 
-struct Shared {
-    validator: Box<dyn TokenValidator>,
-    state: Mutex<WorkerQueue>,
-    /// Notified when a job arrives, and of the end.
-    arrival: Condvar,
-}
-
-#[derive(Default)]
-struct WorkerQueue {
-    jobs: VecDeque<Job>,
-    threads: usize,
-    idle: usize,
-    has_ended: bool,
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody wants these decisions any more.
+        self.retain(|_| false);
+    }
 }
 
 /// Takes a decision to the loop.
@@ -382,18 +373,13 @@ struct Job {
 impl TokenWorkers {
     /// Creates the workers of a validator. Threads are started when tokens wait.
     pub fn new(validator: impl TokenValidator + 'static) -> Self {
-        let (validator, state) = (Box::new(validator), Mutex::default());
-        Self(Arc::new(Owner(Arc::new(Shared { validator, state, arrival: Condvar::new() }))))
-    }
-
-    fn shared(&self) -> &Arc<Shared> {
-        &self.0.0
+        Self(Arc::new(Shared { validator: Arc::new(validator), threads: Mutex::default() }))
     }
 
     /// Decides about a token if that needs no waiting.
     fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
         // The panic hook has reported the panic. A token that causes one is not accepted.
-        catch(|| self.shared().validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
+        catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
     /// Queues a token, whose decision is passed to `reply`. The returned flag is cleared when nobody wants it any more.
@@ -402,25 +388,22 @@ impl TokenWorkers {
     ///
     /// The decision, if too many tokens wait or no thread can be started.
     fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
-        let mut state = self.shared().lock();
-        if state.jobs.len() >= MAX_WAITING {
-            return Err(Denial::Unavailable);
-        }
-        // Idle threads take the jobs that wait. One more job than that needs another thread.
-        if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
-            let shared = Arc::clone(self.shared());
-            let started = thread::Builder::new().name("mcp-tokens".into()).spawn(move || shared.work());
-            match started {
-                Ok(_) => state.threads += 1,
-                // Without any thread the token would never be decided about.
-                Err(_) if state.threads == 0 => return Err(Denial::Unavailable),
-                Err(_) => {}
+        let mut threads = lock(&self.0.threads);
+        let threads = match &mut *threads {
+            Some(threads) => threads,
+            none => {
+                let validator = Arc::clone(&self.0.validator);
+                let validate = move |Job { request, reply, .. }: Job| {
+                    let outcome = catch(|| validator.validate(&request));
+                    reply(outcome.unwrap_or_else(|_| Err(Denial::invalid_token())));
+                };
+                let started = Workers::start("mcp-tokens", MAX_THREADS, MAX_WAITING, validate);
+                none.insert(started.map_err(|_| Denial::Unavailable)?)
             }
-        }
+        };
         let is_wanted = Arc::new(AtomicBool::new(true));
-        state.jobs.push_back(Job { request, reply, is_wanted: is_wanted.clone() });
-        drop(state);
-        self.shared().arrival.notify_one();
+        let job = Job { request, reply, is_wanted: is_wanted.clone() };
+        threads.submit(job).map_err(|_| Denial::Unavailable)?;
         Ok(is_wanted)
     }
 }
@@ -474,41 +457,8 @@ impl TokenQueue {
             waits
         });
         if self.undecided.len() < before {
-            self.workers.shared().lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
+            self.workers.0.retain(|job| job.is_wanted.load(Ordering::Acquire));
         }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, WorkerQueue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Validates tokens until there are none for a while.
-    fn work(&self) {
-        while let Some(Job { request, reply, .. }) = self.next_job() {
-            let outcome = catch(|| self.validator.validate(&request));
-            let outcome = outcome.unwrap_or_else(|_| Err(Denial::invalid_token()));
-            reply(outcome);
-        }
-    }
-
-    /// Waits for a job. Returns `None` if the thread is to end.
-    fn next_job(&self) -> Option<Job> {
-        let mut state = self.lock();
-        if state.jobs.is_empty() {
-            state.idle += 1;
-            let (guard, _) = self
-                .arrival
-                .wait_timeout_while(state, MAX_IDLE, |state| state.jobs.is_empty() && !state.has_ended)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-            state.idle -= 1;
-        }
-        let job = state.jobs.pop_front();
-        // Under the lock under which there was no job, so that no token is left without a thread.
-        state.threads -= usize::from(job.is_none());
-        job
     }
 }
 
@@ -522,5 +472,3 @@ impl fmt::Debug for TokenWorkers {
 const MAX_WAITING: usize = 256;
 /// Maximum number of tokens that are validated at a time, apart from those that need no waiting.
 const MAX_THREADS: usize = 8;
-/// Time after which a thread without work ends.
-const MAX_IDLE: Duration = Duration::from_secs(10);
