@@ -32,6 +32,8 @@ pub fn admit(server: impl Fn() -> Target) -> Result<Report, Refusal> {
     match Check::new(server()).run() {
         Ok(report) if report.failures(Severity::Error).is_none() => Ok(report),
         Ok(report) => Err(Refusal::Wrong(Box::new(report))),
-        Err(error) => Err(Refusal::Broken("check", Fault::new("it is gone", error.to_string(), "start it again"))),
+        Err(error) => {
+            Err(Refusal::Broken("check", Fault::new("it is gone", error.to_string(), "start it again")))
+        }
     }
 }

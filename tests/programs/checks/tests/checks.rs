@@ -38,7 +38,10 @@ fn server_that_follows_the_protocol_gets_through_and_its_report_has_three_forms(
     assert_eq!(report.counts().errors, 0);
 
     let sarif = report.to_sarif("calculator");
-    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().map(Vec::len), Some(rules(Profile::Spec).count()));
+    assert_eq!(
+        sarif["runs"][0]["tool"]["driver"]["rules"].as_array().map(Vec::len),
+        Some(rules(Profile::Spec).count())
+    );
     assert_eq!(sarif["runs"][0]["invocations"][0]["executionSuccessful"], true);
     let found = serde_json::to_value(&report).expect("JSON");
     assert_eq!(found.as_array().map(Vec::len), Some(report.findings.len()));
