@@ -157,7 +157,7 @@ pub(crate) fn wrapped_line(line: &str, width: usize) -> String {
 const MIN_TEXT_WIDTH: usize = 30;
 
 /// Formats a number of things: `1 file`, `2 files`.
-pub(crate) fn count(n: impl ToString, thing: &str) -> String {
+pub(crate) fn count(n: impl ToString + Copy, thing: &str) -> String {
     let n = n.to_string();
     format!("{n} {thing}{}", if n == "1" { "" } else { "s" })
 }
