@@ -258,10 +258,11 @@ impl HttpExchange {
     ///
     /// # Errors
     ///
-    /// [`NoResponse`]; a response that breaks after `read` had enough is one.
+    /// [`NoResponse`]; if it `forgives`, a response that breaks after `read` had enough is one.
     pub(crate) fn collect(
         mut self,
         until: Instant,
+        forgives: bool,
         mut read: impl FnMut(&mut CollectedResponse, Option<&[u8]>) -> bool,
     ) -> Result<(CollectedResponse, bool), NoResponse> {
         let (mut reply, mut has_enough) = (None, false);
@@ -272,7 +273,9 @@ impl HttpExchange {
                         has_enough |= read(reply.insert(CollectedResponse { head, body: Vec::new() }), None);
                     }
                     (ResponseEvent::Body(piece), Some(reply)) => has_enough |= read(reply, Some(&piece)),
-                    (ResponseEvent::Broken(why), _) if !has_enough => return Err(NoResponse::Broken(why)),
+                    (ResponseEvent::Broken(why), _) if !(forgives && has_enough) => {
+                        return Err(NoResponse::Broken(why));
+                    }
                     _ => return reply.map(|reply| (reply, true)).ok_or(NoResponse::TimedOut),
                 }
             }
@@ -394,8 +397,8 @@ pub(crate) fn perform(
         reply.body.extend_from_slice(piece.unwrap_or_default());
         method == "GET" || reply.body.len() > MAX_BODY
     };
-    let collected = begun.map_err(NoResponse::Unconnected).and_then(|exchange| exchange.collect(until, read));
-    collected.map(|(reply, _)| reply).map_err(|why| why.to_string())
+    let exchange = begun.map_err(|error| NoResponse::Unconnected(error).to_string())?;
+    exchange.collect(until, false, read).map(|(reply, _)| reply).map_err(|why| why.to_string())
 }
 
 /// Returns the time that is left, more than none.
@@ -418,6 +421,24 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn response_that_breaks_right_behind_its_head_is_no_response() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = io::Read::read(&mut stream, &mut [0; 1_024]);
+            let response = b"HTTP/1.1 405 No\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n";
+            io::Write::write_all(&mut stream, response).expect("it reads");
+        });
+        let url = Url::parse("http://h.example/").expect("a URL");
+        let target = HttpTarget::new(url, vec![address], Vec::new());
+        let until = Instant::now() + Duration::from_secs(20);
+        let outcome = perform(&target, "GET", Fields::new(), None, until);
+        assert!(outcome.is_err_and(|why| why.contains("its response cannot be read")));
+        server.join().expect("no panic");
+    }
 
     #[test]
     fn timeout_holds_for_all_addresses_together() {

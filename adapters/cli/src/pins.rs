@@ -34,7 +34,7 @@ pub(crate) struct PinArgs {
     /// Tells what has changed since this lock file was written instead.
     ///
     /// Prints a line for each difference, and below it what was pinned (-) and what is listed (+). The exit code is 1 if there is one.
-    #[arg(long, value_name = "LOCKFILE", conflicts_with = "out")]
+    #[arg(long, value_name = "LOCKFILE", conflicts_with_all = ["out", "overwrite"])]
     pub(crate) check: Option<PathBuf>,
     /// Prints one JSON object instead, with --check.
     ///

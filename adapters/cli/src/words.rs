@@ -50,7 +50,7 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
 
 /// Returns what a command is called now that had a word of its own before.
 pub(crate) fn changed(words: &[OsString]) -> Option<String> {
-    let old = command(words);
+    let old = if command(words) == "help" { words.get(2)?.to_str()? } else { command(words) };
     let (_, new) = CHANGED.iter().find(|(word, _)| *word == old)?;
     Some(format!("`{old}` is `mcp-probe {new}` now"))
 }

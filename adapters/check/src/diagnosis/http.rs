@@ -147,7 +147,7 @@ pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoRe
         message.is_some()
     };
     let (CollectedResponse { head, body }, is_complete) =
-        begun.map_err(NoResponse::Unconnected)?.collect(until, read)?;
+        begun.map_err(NoResponse::Unconnected)?.collect(until, true, read)?;
     if events.is_none() {
         let parsed = serde_json::from_slice(&body).ok();
         message = parsed.filter(|message: &Value| message.get("jsonrpc").is_some());

@@ -152,7 +152,7 @@ pub(crate) struct LoginArgs {
 pub(crate) struct AuthorizationArgs {
     /// Lets the user log in, by the options of `mcp-probe login`.
     ///
-    /// If the server asks for it. Those options are taken here, too. On a terminal that is the default. Otherwise only stored tokens are used, and those that need no user.
+    /// That is if the server asks for it. Those options are taken here, too. On a terminal that is the default. Otherwise only stored tokens are used, and those that need no user.
     #[arg(long)]
     pub(crate) authorize: bool,
     /// Whether nobody is asked, even on a terminal. Commands set it.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::args::{AuthorizationArgs, ProxyArgs, Runtime, ServerArgs, usage};
+use crate::args::{AuthorizationArgs, ProxyArgs, ServerArgs, usage};
 
 /// Bridges stdio, sockets, serial lines and HTTP, and the eras.
 ///
@@ -22,9 +22,6 @@ pub(crate) struct BridgeArgs {
     pub(crate) share: bool,
     #[command(flatten)]
     pub(crate) proxy: ProxyArgs,
-    /// Selects the adapter that the client side runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t, hide_short_help = true, hide = !cfg!(feature = "runtimes"))]
-    pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
     #[command(flatten)]

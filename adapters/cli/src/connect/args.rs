@@ -23,14 +23,14 @@ pub(crate) struct ConnectArgs {
     #[arg(value_parser = name, required_unless_present_any = ["list", "end", "end_all"])]
     pub(crate) name: Option<String>,
     /// Lists the connections that are kept.
-    #[arg(long, conflicts_with_all = ["end", "end_all", "name", "command", "config", "serial"])]
+    #[arg(long, conflicts_with_all = NOT_MADE, conflicts_with_all = ["end", "end_all"])]
     pub(crate) list: bool,
     /// Ends these connections, and their servers.
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = name)]
-    #[arg(conflicts_with_all = ["end_all", "name", "command", "config", "serial"])]
+    #[arg(conflicts_with_all = NOT_MADE, conflicts_with = "end_all")]
     pub(crate) end: Vec<String>,
     /// Ends all connections, and the background process.
-    #[arg(long, conflicts_with_all = ["name", "command", "config", "serial"])]
+    #[arg(long, conflicts_with_all = NOT_MADE)]
     pub(crate) end_all: bool,
     /// Ends the connection when no command has used it for this time: 30m or 90s.
     ///
@@ -64,6 +64,10 @@ pub(crate) struct ConnectArgs {
 /// Keeps the connections of a user. The command `connect` starts it.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {}
+
+/// Options of a connection that is made.
+const NOT_MADE: [&str; 9] =
+    ["name", "command", "config", "serial", "env", "bearer", "header", "idle_timeout", "timeout"];
 
 const HELP: &str = "\
 Every command that takes a server takes @NAME, before or after its own words. A

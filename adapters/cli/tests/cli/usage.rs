@@ -201,8 +201,10 @@ fn word_that_was_a_command_names_the_new_one() {
         (&["logout", "http://localhost/mcp"], "login --forget URL"),
         (&["verify", "lock.json", "--", "true"], "pin --check LOCKFILE"),
         (&["whoami", "http://localhost/mcp"], "login --show URL"),
+        (&["help", "verify"], "pin --check LOCKFILE"),
     ] {
-        let said = format!("`{}` is `mcp-probe {new}` now", words[0]);
+        let old = if words[0] == "help" { words[1] } else { words[0] };
+        let said = format!("`{old}` is `mcp-probe {new}` now");
         let done = probe(words).assert_code(2);
         assert_eq!(done.stderr, format!("error: {said}\n"));
         let is_json = words.contains(&"--json");
@@ -210,5 +212,18 @@ fn word_that_was_a_command_names_the_new_one() {
         if is_json {
             assert_eq!(done.json()["error"]["message"], said);
         }
+    }
+}
+
+#[test]
+fn options_of_a_connection_that_is_made_are_for_no_other_use_of_connect() {
+    for words in [
+        &["connect", "--list", "--idle-timeout", "3s"][..],
+        &["connect", "--list", "lab"],
+        &["connect", "--end-all", "--bearer", "x"],
+        &["connect", "--end", "lab", "--timeout", "1s"],
+        &["pin", "--check", "lock.json", "--overwrite", "--", "true"],
+    ] {
+        probe(words).assert_code(2).assert_stderr(&["cannot be used with"]);
     }
 }

@@ -111,7 +111,7 @@ impl Kind {
 /// The table: what each kind is called, what it does, which rules it violates, and what a client should do.
 #[rustfmt::skip]
 const TABLE: [(Kind, &str, &str, &[&str], &str); 18] = [
-    (Kind::Late, "late", "comes after a delay, and so does what follows", &[],
+    (Kind::Late, "late", "comes after --chaos-delay, and so does what follows", &[],
         "wait; after its own limit time out and cancel"),
     (Kind::Twice, "twice", "comes twice", &[], "take the first, drop the second"),
     (Kind::Cut, "cut", "ends in the middle, and so does the stream", &["STDIO-028"],

@@ -340,12 +340,6 @@ impl RemoteCall {
     pub(super) const fn take_buffer(&mut self) -> Option<Box<BufferedResult>> {
         self.buffer.take()
     }
-
-    /// Reports that the handler panicked.
-    pub fn fail_with_panic(self, panic: Panic) {
-        let outcome = HandlerOutcome::from_panic(self.running.call(), panic);
-        self.finish(outcome);
-    }
 }
 
 /// A call whose handler has ended, and the outcome: for the loop, or to be [reported](Self::report) to it.
