@@ -119,10 +119,11 @@ pub fn main() -> ExitCode {
         }
         return failure.report();
     }
-    let matches = definition().try_get_matches_from(&words);
+    let mut definition = definition();
+    let matches = definition.try_get_matches_from_mut(&words);
     let parsed = matches.and_then(|matches| {
-        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))?;
-        Ok((cli.command, words::asks_for_json(&matches), features::check(&definition(), &matches)))
+        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
+        Ok((cli.command, words::asks_for_json(&matches), features::check(&definition, &matches)))
     });
     let (command, is_json, checked) = match parsed {
         Ok(parsed) => parsed,

@@ -15,7 +15,7 @@ const HEADINGS: [(&str, &str); 6] = [
     ("Stand between or in its place", "serve"),
     ("Traces", "trace"),
 ];
-/// The first of the commands that stand in one line, because they are about this program.
+/// The first of the commands that stand in one line: few people need them at first.
 const FIRST_OTHER: &str = "events";
 
 /// Returns the definition of the command line.
@@ -50,9 +50,8 @@ fn with_short_help(command: Command) -> Command {
         _ => command,
     };
     command.mut_subcommands(with_short_help).mut_args(|arg| {
-        let is_of_login = has_login && arg.get_help_heading() == Some("Authorization");
-        let is_hidden = is_of_login && arg.get_long() != Some("authorize");
-        if is_hidden { arg.hide(true) } else { arg }
+        let is_own = arg.get_help_heading() != Some("Authorization") || arg.get_long() == Some("authorize");
+        if is_own || !has_login { arg } else { arg.hide(true) }
     })
 }
 
