@@ -6,8 +6,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use serde::Serialize;
-
 use super::endpoint::{Endpoint, EndpointTimer, Role};
 use super::inbound::Progress;
 use super::outbound::{
@@ -16,7 +14,7 @@ use super::outbound::{
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{
-    EncodeError, Serializer, TopLevelMembers, append_one_line, find_newline, max_escaped_len, object_members,
+    EncodeError, ShapeTable, TopLevelMembers, append_one_line, find_newline, max_escaped_len, object_members,
     room, string, write_int,
 };
 use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
@@ -128,6 +126,15 @@ pub(crate) fn check_keys(object: &[u8], is_allowed: impl Fn(&str) -> bool) -> Re
     reserved.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
 
+/// Appends the parameter object of a request.
+///
+/// Behind a pointer, so that what sends a request is compiled once and not for each type of parameters.
+pub(crate) type WriteParams<'a> = dyn FnMut(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError> + 'a;
+
+/// Appends a parameter object in the form of a revision.
+pub(crate) type WriteForm<'a> =
+    dyn Fn(&mut Vec<u8>, Option<&'static ShapeTable>) -> Result<TopLevelMembers, EncodeError> + 'a;
+
 /// The bytes between method and parameters of a request.
 const PARAMS_MEMBER: &[u8] = b",\"params\":";
 
@@ -203,7 +210,7 @@ impl<R: Role> Endpoint<R> {
         &mut self,
         key: Key,
         request: &OutboundRequest<'_>,
-        params: impl FnOnce(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError>,
+        params: &mut WriteParams<'_>,
     ) -> Result<(), UseError> {
         self.send_request_range(key, request, params).map(drop)
     }
@@ -215,7 +222,7 @@ impl<R: Role> Endpoint<R> {
         &mut self,
         key: Key,
         request: &OutboundRequest<'_>,
-        params: impl FnOnce(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError>,
+        params: &mut WriteParams<'_>,
     ) -> Result<Range<usize>, UseError> {
         let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
         let (deadline, channel, purpose) = (call.deadline(), call.channel, call.purpose);
@@ -415,11 +422,11 @@ impl VersionedParams {
     /// # Errors
     ///
     /// An encoding error if no revision has a form for it, or [`UseError::ReservedKey`].
-    pub(crate) fn encode<T: Serialize + ?Sized>(params: &T, versions: VersionSet) -> Result<Self, UseError> {
+    pub(crate) fn encode(params: &WriteForm<'_>, versions: VersionSet) -> Result<Self, UseError> {
         let mut forms: Vec<(VersionSet, Result<Vec<u8>, UseError>)> = Vec::new();
         for version in versions.iter() {
             let mut body = Vec::new();
-            let form = match Serializer::object(&mut body, params, shape::table(version)) {
+            let form = match params(&mut body, shape::table(version)) {
                 Ok(members) => {
                     check_reserved(members)?;
                     Ok(body)
@@ -463,9 +470,12 @@ impl VersionedParams {
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
     use crate::calls::endpoint::tests::{Counting, endpoint, outbox};
     use crate::calls::outbound::{CallOptions, CallPurpose};
+    use crate::json::Serializer;
     use crate::limits::Limits;
 
     const PING: OutboundRequest<'_> =
@@ -479,11 +489,11 @@ mod tests {
         let purpose = CallPurpose::Internal;
         let call = OutboundCall::new(endpoint.now, channel, purpose, &options, &endpoint.limits);
         let key = endpoint.begin_request(call).expect("a channel");
-        let params = |out: &mut Vec<u8>| {
+        let mut params = |out: &mut Vec<u8>| {
             out.extend_from_slice(b"{}");
             Ok(TopLevelMembers::default())
         };
-        endpoint.send_request(key, &PING, params).expect("memory");
+        endpoint.send_request(key, &PING, &mut params).expect("memory");
         (endpoint, channel)
     }
 
@@ -529,6 +539,7 @@ mod tests {
         }
         fn check<T: Serialize>(value: T, with: Version, without: Version) {
             let params = Params { value };
+            let params = |out: &mut Vec<u8>, table| Serializer::object(out, &params, table);
             let refused = VersionedParams::encode(&params, VersionSet::only(without));
             assert!(matches!(refused, Err(UseError::NotInVersion { .. })));
             let encoded = VersionedParams::encode(&params, VersionSet::ALL).expect("a form");

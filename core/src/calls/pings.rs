@@ -120,11 +120,11 @@ impl<R: Role> Endpoint<R> {
         }
         let request =
             OutboundRequest { method: methods::PING, base_meta: None, meta: None, wants_progress: false };
-        let params = |out: &mut Vec<u8>| {
+        let mut params = |out: &mut Vec<u8>| {
             out.extend_from_slice(b"{}");
             Ok(TopLevelMembers::default())
         };
-        if self.send_request(key, &request, params).is_err() {
+        if self.send_request(key, &request, &mut params).is_err() {
             // There is no memory for the ping. Nothing was sent, so its silence is no miss, and the next one is as far away.
             self.end_request(key);
             self.schedule_ping(channel, now + settings.interval);

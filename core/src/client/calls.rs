@@ -24,10 +24,10 @@ use crate::calls::observing::observe_outcome;
 use crate::calls::outbound::{
     CallKey, CallOptions, CallPurpose, CallSlab, CallStage, OutboundCall, QueuedCall,
 };
-use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, split_retained};
+use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, WriteForm, split_retained};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{OBJECT_MARKER, Serializer, TopLevelMembers, object_members, string};
+use crate::json::{OBJECT_MARKER, TopLevelMembers, object_members, string};
 use crate::limits::Limit;
 use crate::model::{ElicitParams, ElicitUrlParams, InputRequest, TaskId};
 use crate::raw::RawJson;
@@ -71,12 +71,12 @@ impl Calls {
     /// # Errors
     ///
     /// As [`Engine::call`](super::Engine::call).
-    pub(super) fn call<T: Serialize + ?Sized>(
+    pub(super) fn call(
         &mut self,
         common: &mut CommonState,
         main: Key,
         method: &str,
-        params: &T,
+        params: &WriteForm<'_>,
         options: &CallOptions,
         task: TaskUse,
     ) -> Result<CallKey, UseError> {
@@ -117,8 +117,8 @@ impl Calls {
         // The entry comes first, because its key is the id on the wire. A request that cannot be written removes it
         // again.
         let key = common.endpoint.outbound.calls.insert(call);
-        let write = |out: &mut Vec<u8>| {
-            let members = Serializer::object(out, params, table)?;
+        let mut write = |out: &mut Vec<u8>| {
+            let members = params(out, table)?;
             if let Some(request) = request_for_task {
                 request.append_to(out);
             }
@@ -126,7 +126,7 @@ impl Calls {
             let is_update = method == methods::TASKS_UPDATE;
             Ok(if is_update { members.without(TopLevelMembers::INPUT_RESPONSES) } else { members })
         };
-        match common.endpoint.send_request_range(key, &request, write) {
+        match common.endpoint.send_request_range(key, &request, &mut write) {
             Err(e) => {
                 common.endpoint.outbound.calls.remove(key);
                 return Err(e);
@@ -223,7 +223,7 @@ impl Calls {
                     wants_progress: progress,
                 };
                 let params = queued.params.for_version(version)?;
-                common.endpoint.send_request_range(key, &request, |out| {
+                common.endpoint.send_request_range(key, &request, &mut |out| {
                     out.extend_from_slice(params);
                     if let Some(request) = request_for_task {
                         request.append_to(out);

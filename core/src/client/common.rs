@@ -280,7 +280,7 @@ impl CommonState {
         let key = self.endpoint.outbound.calls.insert(call);
         let request = OutboundRequest { method, base_meta: None, meta: None, wants_progress: false };
         if let Err(error) =
-            self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, None))
+            self.endpoint.send_request(key, &request, &mut |out| Serializer::object(out, params, None))
         {
             self.endpoint.outbound.calls.remove(key);
             return Err(error);

@@ -15,10 +15,11 @@ use super::task_calls::TaskUse;
 use crate::calls::endpoint::{self, EndpointTimer, IdlessErrors, check_timeout, next_deadline};
 use crate::calls::observing::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
-use crate::calls::outbound_requests;
+use crate::calls::outbound_requests::{self, WriteForm};
 use crate::calls::pings::PeerHealth;
 use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
+use crate::json::Serializer;
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
@@ -252,15 +253,16 @@ impl Engine {
         if options.wants_progress {
             self.common.endpoint.outbound.read_progress();
         }
+        let params: &WriteForm<'_> = &|out, table| Serializer::object(out, params, table);
         self.call_as(now, method, params, options, TaskUse::Default)
     }
 
     /// Makes a call. One with progress needs [`read_progress`](crate::calls::outbound::OutboundCalls::read_progress) first.
-    pub(super) fn call_as<T: Serialize + ?Sized>(
+    pub(super) fn call_as(
         &mut self,
         now: Instant,
         method: &str,
-        params: &T,
+        params: &WriteForm<'_>,
         options: &CallOptions,
         task: TaskUse,
     ) -> Result<CallKey, UseError> {

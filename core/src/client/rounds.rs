@@ -338,7 +338,7 @@ impl Rounds {
         let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
         let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
         let request = OutboundRequest { method, base_meta, meta: meta.as_ref(), wants_progress: progress };
-        let sent = common.endpoint.send_request(key, &request, |out| {
+        let sent = common.endpoint.send_request(key, &request, &mut |out| {
             // `params` has no closing brace. Behind its opening brace the first member needs no comma.
             let start = out.len() + 1;
             out.extend_from_slice(params);

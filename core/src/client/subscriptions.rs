@@ -681,8 +681,8 @@ fn listen(
         wants_progress: false,
     };
     let params = ListenParams { notifications: filter };
-    let sent =
-        endpoint.send_request(key, &request, |out| Serializer::object(out, &params, shape::table(version)));
+    let sent = endpoint
+        .send_request(key, &request, &mut |out| Serializer::object(out, &params, shape::table(version)));
     if let Err(error) = sent {
         endpoint.outbound.calls.remove(key);
         return Err(error);

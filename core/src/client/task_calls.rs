@@ -14,6 +14,7 @@ use crate::calls::outbound::{
     CallKey, CallOptions, CallPurpose, CallStage, CallTask, OutboundCall, OutboundCalls, ProgressUse,
     ResponseMatch, TaskRequest,
 };
+use crate::calls::outbound_requests::WriteForm;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::Serializer;
@@ -306,7 +307,8 @@ impl Engine {
         if options.wants_progress {
             self.common.endpoint.outbound.read_progress();
         }
-        self.call_as(now, methods::TOOLS_CALL, &params, options, TaskUse::Request(task))
+        let params: &WriteForm<'_> = &|out, table| Serializer::object(out, &params, table);
+        self.call_as(now, methods::TOOLS_CALL, params, options, TaskUse::Request(task))
     }
 
     /// Waits for the result of a task that was created before, by this process or another one.

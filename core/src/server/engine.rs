@@ -492,7 +492,8 @@ impl Engine {
             meta: options.meta.as_ref(),
             wants_progress: options.wants_progress,
         };
-        let written = self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, table));
+        let written =
+            self.endpoint.send_request(key, &request, &mut |out| Serializer::object(out, params, table));
         if let Err(e) = written {
             // The entry gave the request its id. Nothing was sent, so it is removed again.
             self.endpoint.end_request(key);

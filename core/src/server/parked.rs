@@ -337,7 +337,7 @@ impl ParkedCalls {
                 wants_progress: false,
             };
             let sent = queued.params.for_version(version).and_then(|params| {
-                endpoint.send_request(request, &head, |out| {
+                endpoint.send_request(request, &head, &mut |out| {
                     out.extend_from_slice(params);
                     if let Some(task) = queued.task {
                         task.append_to(out);

@@ -122,7 +122,7 @@ pub(super) fn send(
     call: Key,
     method: &str,
     id: &TaskId,
-    members: impl FnOnce(&mut Vec<u8>),
+    members: impl Fn(&mut Vec<u8>),
 ) -> Option<Key> {
     send_params(common, call, method, |out| {
         out.extend_from_slice(b"{\"taskId\":");
@@ -137,7 +137,7 @@ fn send_params(
     common: &mut CommonState,
     call: Key,
     method: &str,
-    params: impl FnOnce(&mut Vec<u8>),
+    params: impl Fn(&mut Vec<u8>),
 ) -> Option<Key> {
     let main = common.main_channel.filter(|_| has_room(common))?;
     let timeout = common.endpoint.outbound.calls.get(call).map(|parked| parked.timeout);
@@ -147,7 +147,7 @@ fn send_params(
     let key = common.endpoint.outbound.calls.insert(request);
     let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
     let request = OutboundRequest { method, base_meta, meta: None, wants_progress: false };
-    let sent = common.endpoint.send_request(key, &request, |out| {
+    let sent = common.endpoint.send_request(key, &request, &mut |out| {
         params(out);
         Ok(TopLevelMembers::default())
     });
