@@ -173,7 +173,9 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Returns the name that is most like a text, if one is like it.
 pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let letters = |text: &str| text.to_lowercase().chars().take(MAX_COMPARED).collect::<Vec<_>>();
+    // As numbers: the program compares numbers in any case.
+    let letters =
+        |text: &str| text.to_lowercase().chars().take(MAX_COMPARED).map(|c| c as usize).collect::<Vec<_>>();
     let text = letters(text);
     let likeness = |name: &str| {
         let name = letters(name);

@@ -184,7 +184,7 @@ impl Relay {
                     self.paused_until = None;
                 }
                 Step::Write(_) | Step::Fill(_) => {
-                    const FILLING: &[u8] = &[b'x'; READ_SIZE];
+                    const FILLING: &[u8] = &[b'x'; 4096];
                     let (left, more) = match step {
                         Step::Fill(length) => {
                             let left = length - self.written;
