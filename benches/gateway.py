@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from tools import build, run, slope
+from tools import build, run, slope, target
 
 # Another gateway, if it is installed: `cargo install mcp-proxy --version 0.6.0`.
 OTHER = shutil.which("mcp-proxy")
@@ -44,7 +44,7 @@ def behind(b):
 
 
 def ours(b, folder):
-    return [b.path("mcp-probe"), "gateway", "--config", os.path.join(folder, "mcp.json"), "--http", "127.0.0.1:{port}"]
+    return [os.path.join(target(), "release", "mcp-probe"), "gateway", "--config", os.path.join(folder, "mcp.json"), "--http", "127.0.0.1:{port}"]
 
 
 def other(folder):
@@ -59,7 +59,8 @@ def asked(b, era, connections, calls, tool, server, counter=()):
 
 
 def gateway(b, t):
-    build("--locked", "-p", "mcp-probe")
+    # As it is given away.
+    build("--locked", "-p", "mcp-probe", given="release")
     direct = [b.path("bench-serve"), "blocking", "{port}"]
     with behind(b) as folder:
         for era in ("modern", "legacy"):

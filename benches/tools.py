@@ -45,8 +45,13 @@ def target():
     return meta["target_directory"]
 
 
-def build(*what, where=ROOT, env=None):
-    run(["cargo", "build", "--release", "--quiet", *what], cwd=where, env=env, stderr=None)
+def profile_of(where=ROOT):
+    """The profile in which a program is measured. In this workspace `release` is that of the programs that are given away."""
+    return "measure" if where == ROOT else "release"
+
+
+def build(*what, where=ROOT, env=None, given=None):
+    run(["cargo", "build", "--profile", given or profile_of(where), "--quiet", *what], cwd=where, env=env, stderr=None)
 
 
 # Settings of the profile of a small program: `core/docs/size.md`.

@@ -1,4 +1,4 @@
-//! The time of calls: `cargo test --release -p mcp-redis-store speed -- --ignored --nocapture`.
+//! The time of calls: `cargo test --profile measure -p mcp-redis-store speed -- --ignored --nocapture`.
 
 use std::time::Instant;
 

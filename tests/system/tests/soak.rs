@@ -3,7 +3,7 @@
 //! Each test makes 20,000 calls. A full run of one combination:
 //!
 //! ```sh
-//! cargo run --release -p mcp-system-tests --bin soak -- --runtime blocking --transport http --calls 200000
+//! cargo run --profile measure -p mcp-system-tests --bin soak -- --runtime blocking --transport http --calls 200000
 //! ```
 
 use std::process::Command;

@@ -363,7 +363,7 @@ fn hours_of_restarts_lose_nothing_and_send_nothing_to_others() {
 
 // covers: EVT-084, EVT-151
 #[test]
-#[ignore = "a year takes minutes: cargo test --release -p mcp-events year_of -- --ignored"]
+#[ignore = "a year takes minutes: cargo test --profile measure -p mcp-events year_of -- --ignored"]
 fn year_of_restarts_loses_nothing_and_sends_nothing_to_others() {
     let (events, arrived) = pass(365 * 24, 7);
     assert!(events == 365 * 24 * 60 && arrived > events + 365 * SUBSCRIBERS as u64, "{events}, {arrived}");
