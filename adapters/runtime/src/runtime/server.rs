@@ -228,7 +228,11 @@ where
     S: Fn(RemoteCall) -> F,
 {
     /// Starts the next call. Returns whether there was one.
-    pub(super) fn start_next(&mut self, server_loop: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
+    pub(super) fn start_next(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        dispatcher: &mut Dispatcher,
+    ) -> bool {
         let Some(remote) = dispatcher.next_call(server_loop) else { return false };
         if let Some(finished) = self.running.start((), || (self.start)(remote)).flatten() {
             let handler = &*self.handler;
@@ -241,7 +245,11 @@ where
 
     /// Polls the futures that were woken, and applies the messages of handlers and the commands of handles. Returns whether
     /// there were any.
-    pub(super) fn poll_woken(&mut self, server_loop: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
+    pub(super) fn poll_woken(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        dispatcher: &mut Dispatcher,
+    ) -> bool {
         let handler = &*self.handler;
         let on_failure = &mut |call: &_, failure: &_| _ = catch(|| handler.failed(call, failure));
         let moved = self.running.poll_woken(&mut |finished| {

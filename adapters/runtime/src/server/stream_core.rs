@@ -86,8 +86,7 @@ impl StreamCore {
 
     /// Notes whether the calls that wait in the dispatcher are too many to read on.
     pub(crate) fn note_waiting_calls(&mut self, dispatcher: &Dispatcher) {
-        self.has_full_dispatcher =
-            dispatcher.is_congested(self.pipe.engine().config().effective_limits());
+        self.has_full_dispatcher = dispatcher.is_congested(self.pipe.engine().config().effective_limits());
     }
 
     /// Returns whether so many events wait for handlers that reading must pause.
