@@ -104,10 +104,10 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
                 for _ in 0..MAX_PASSES_PER_TURN {
                     parts.coalescing_waker.mark_polling();
                     let mut moved = calls.process(parts);
-                    let Some(timeout) = parts.core.time_for_tasks(&parts.dispatcher, until) else {
-                        return Poll::Ready(());
-                    };
-                    moved |= timer.poll(cx, Some(timeout));
+                    match parts.core.time_for_tasks(&parts.dispatcher, until) {
+                        None => return Poll::Ready(()),
+                        timeout => moved |= timer.poll(cx, timeout),
+                    }
                     if !moved && parts.coalescing_waker.try_sleep() {
                         return Poll::Pending;
                     }
@@ -233,14 +233,16 @@ where
         server_loop: &mut dyn ServerLoop,
         dispatcher: &mut Dispatcher,
     ) -> bool {
-        let Some(remote) = dispatcher.next_call(server_loop) else { return false };
-        if let Some(finished) = self.running.start((), || (self.start)(remote)).flatten() {
+        let next = dispatcher.next_call(server_loop);
+        let has_next = next.is_some();
+        let finished = next.and_then(|remote| self.running.start((), || (self.start)(remote)).flatten());
+        if let Some(finished) = finished {
             let handler = &*self.handler;
             dispatcher.apply_finished(server_loop, finished, &mut |call, failure| {
                 _ = catch(|| handler.failed(call, failure))
             });
         }
-        true
+        has_next
     }
 
     /// Polls the futures that were woken, and applies the messages of handlers and the commands of handles. Returns whether

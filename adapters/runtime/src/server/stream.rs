@@ -187,15 +187,16 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Lets the tasks that still run finish after the end of the stream, within the grace period, and the store write
     /// what it has not written.
     fn finish_tasks(&mut self) {
-        let Some(until) = self.core.begin_finishing_tasks(&self.dispatcher) else { return };
-        // Nothing can be read or written any more, so only messages wake this thread.
-        self.dispatcher.register(&thread_waker());
-        loop {
+        if let Some(until) = self.core.begin_finishing_tasks(&self.dispatcher) {
+            // Nothing can be read or written any more, so only messages wake this thread.
+            self.dispatcher.register(&thread_waker());
             self.process_events();
-            let Some(left) = self.core.time_for_tasks(&self.dispatcher, until) else { break };
-            thread::park_timeout(left);
+            while let Some(left) = self.core.time_for_tasks(&self.dispatcher, until) {
+                thread::park_timeout(left);
+                self.process_events();
+            }
+            self.dispatcher.finish_tasks(&mut self.core);
         }
-        self.dispatcher.finish_tasks(&mut self.core);
     }
 
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
