@@ -91,7 +91,10 @@ impl StreamCore {
 
     /// Returns whether so many events wait for handlers that reading must pause.
     fn is_congested(&mut self) -> bool {
-        self.has_full_dispatcher || self.backlog.is_full(self.pipe.engine().config().effective_limits())
+        // Of a limit of 0 the dispatcher is full, too.
+        self.has_full_dispatcher
+            || !self.backlog.is_empty()
+                && self.backlog.is_full(self.pipe.engine().config().effective_limits())
     }
 
     /// Returns the time that calls and tasks have after the end of input.
