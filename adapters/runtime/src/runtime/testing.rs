@@ -18,6 +18,7 @@ use mcp_proto::server::Event;
 use mcp_proto::tap::TapRecord;
 use mcp_std::catch;
 
+use super::server::RunningCalls;
 use super::{FutureSet, Runtime, start_timer};
 use crate::client::TestPeer;
 use crate::server::{
@@ -37,9 +38,7 @@ pub fn test_peer<R: Runtime>(handler: impl AsyncHandler + 'static) -> Box<dyn Te
     };
     let waker = Waker::from(Arc::new(TestThreadWaker(thread::current())));
     Box::new(AsyncTestPeer {
-        handler,
-        start,
-        running: FutureSet::new(&waker),
+        calls: RunningCalls { handler, running: FutureSet::new(&waker), start },
         sleep_queue: Arc::default(),
         grace_expired: false,
     })
@@ -47,9 +46,7 @@ pub fn test_peer<R: Runtime>(handler: impl AsyncHandler + 'static) -> Box<dyn Te
 
 /// A handler and its running futures.
 struct AsyncTestPeer<H, S, F> {
-    handler: Arc<H>,
-    start: S,
-    running: FutureSet<F>,
+    calls: RunningCalls<Arc<H>, F, S>,
     sleep_queue: Arc<SleepQueue>,
     /// Whether the running futures have used up `REAL_TIME_GRACE`.
     grace_expired: bool,
@@ -63,48 +60,39 @@ where
 {
     fn handle(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
         if let Some(event) = dispatcher.accept_event(host, event) {
-            dispatch_async_event(&*self.handler, &event);
+            dispatch_async_event(&*self.calls.handler, &event);
         }
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        let _ = catch(|| self.handler.tap(record));
+        let _ = catch(|| self.calls.handler.tap(record));
     }
 
     fn advance(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
         self.sleep_queue.lock().now = host.now();
         let _scope = SleepScope::enter(self.sleep_queue.clone());
-        let failed = &mut |call: &_, failure: &_| _ = catch(|| self.handler.failed(call, failure));
         let mut moved = false;
-        while let Some(remote) = dispatcher.next_call(host) {
-            if let Some(finished) = self.running.start((), || (self.start)(remote)).flatten() {
-                dispatcher.apply_finished(host, finished, failed);
-            }
+        while self.calls.start_next(host, dispatcher) {
             moved = true;
         }
-        moved |= self.running.poll_woken(&mut |finished| {
-            if let Some(finished) = finished {
-                dispatcher.apply_finished(host, finished, failed);
-            }
-        });
-        moved |= dispatcher.process_messages(host, failed);
+        moved |= self.calls.poll_woken(host, dispatcher);
         self.grace_expired &= !moved;
         moved
     }
 
     fn attachments(&mut self) -> Attachments {
-        self.handler.attachments()
+        self.calls.handler.attachments()
     }
 
     fn wait_real_time(&mut self) -> bool {
         let until = StdInstant::now() + REAL_TIME_GRACE;
-        let awake = |this: &Self| this.running.len() > this.sleep_queue.lock().sleepers.len();
-        while !self.grace_expired && awake(self) && !self.running.is_woken() {
+        let awake = |this: &Self| this.calls.running.len() > this.sleep_queue.lock().sleepers.len();
+        while !self.grace_expired && awake(self) && !self.calls.running.is_woken() {
             let left = until.saturating_duration_since(StdInstant::now());
             self.grace_expired = left.is_zero();
             thread::park_timeout(left);
         }
-        self.running.is_woken()
+        self.calls.running.is_woken()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

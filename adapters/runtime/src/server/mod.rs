@@ -22,6 +22,7 @@ mod session_sharing;
 #[cfg(feature = "shared-sessions")]
 mod shared_sessions;
 mod stream;
+pub(crate) mod stream_core;
 #[cfg(unix)]
 mod stream_server;
 mod tasks;

@@ -170,20 +170,6 @@ impl ServerLoop for Host {
         let now = self.tick();
         self.server.poll_later(now, call, retry)
     }
-
-    // No handler runs on the loop itself, so the following operations have nothing to do.
-
-    fn poll_event_during_call(&mut self) -> Option<Event> {
-        None
-    }
-
-    fn defer(&mut self, _: Event) {}
-
-    fn write(&mut self) -> bool {
-        false
-    }
-
-    fn wait(&mut self, _: Instant) {}
 }
 
 /// Returns the time of a clock as an instant of the core.

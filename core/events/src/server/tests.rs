@@ -34,18 +34,6 @@ impl ServerLoop for TestLoop {
     fn tick(&mut self) -> Instant {
         self.now
     }
-
-    fn poll_event_during_call(&mut self) -> Option<server::Event> {
-        None
-    }
-
-    fn defer(&mut self, _: server::Event) {}
-
-    fn write(&mut self) -> bool {
-        false
-    }
-
-    fn wait(&mut self, _: Instant) {}
 }
 
 struct Harness {

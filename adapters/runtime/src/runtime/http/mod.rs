@@ -22,10 +22,11 @@ use mcp_std::catch;
 use mcp_std::sync::{CoalescingWaker, Inbox};
 use platform::SocketWatch;
 
-use super::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
+use super::server::DEFAULT_MAX_RUNNING;
 use super::{DeadlineTimer, FutureSet, Runtime, start_timer};
 use crate::Error;
 use crate::server as serve;
+use crate::server::stream_core::MAX_PASSES_PER_TURN;
 use crate::server::{AsyncHandler, FinishedCall, Handle, RemoteCall, SharedHandler, StartTimer, run_call};
 
 /// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
@@ -324,7 +325,7 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
     ) -> Poll<Result<(), Error>> {
         self.coalescing_waker.begin_poll(cx.waker());
         self.is_armed = self.is_armed && !self.socket_watch.poll(cx)?;
-        for _ in 0..MAX_TURNS {
+        for _ in 0..MAX_PASSES_PER_TURN {
             self.coalescing_waker.mark_polling();
             let mut moved = running.poll_woken(&mut report);
             if !self.is_armed || self.next_deadline.is_some_and(|at| at <= self.server.now()) {

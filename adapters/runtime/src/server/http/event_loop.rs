@@ -23,7 +23,8 @@ use crate::server::dispatcher::Dispatcher;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{ServerLoop as _, dispatch_event};
 use crate::server::session_sharing::ShareSessions;
-use crate::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
+use crate::server::stream::{CallRunner, SendCallRunner};
+use crate::server::stream_core::MAX_PASSES_PER_TURN;
 use crate::server::tasks::StorePlace;
 
 /// The server without its handler.
