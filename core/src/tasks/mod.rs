@@ -1,5 +1,6 @@
-//! Tasks as both roles see them: ids, texts, times between polls. Each role keeps its tasks in tables of its own.
+//! Tasks as both roles see them: ids, states, lists, times between polls. Each role keeps its tasks in tables of its own.
 
+pub(crate) mod ledger;
 pub(crate) mod text;
 
 use alloc::vec::Vec;

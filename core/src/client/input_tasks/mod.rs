@@ -19,25 +19,17 @@ use serde::Serialize;
 use super::calls::Calls;
 use super::common::CommonState;
 use super::config::Config;
-use crate::calls::inbound::BatchKey;
+use crate::calls::inbound::RequestSource;
 use crate::error::UseError;
 use crate::json::Serializer;
 use crate::methods::{self, Capability};
 use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, RpcError};
+use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::version::Version;
 use hosted::{HostedTasks, InputTasks};
-
-/// The place at which a request of the server is answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RequestSource<'a> {
-    pub(super) channel: Key,
-    pub(super) batch: Option<BatchKey>,
-    pub(super) id: &'a RequestId,
-}
 
 /// A question that becomes a task.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +151,9 @@ impl Calls {
         params: Option<&RawJson>,
     ) {
         let answered = match self.hosted(common) {
-            Some(tasks) => tasks.handle_request(common, source, method, params),
+            Some(tasks) => {
+                tasks.handle_request(common, source, method, params.map_or(b"{}", |params| params.as_bytes()))
+            }
             None => Err(RpcError::method_not_found(method)),
         };
         if let Err(error) = answered {

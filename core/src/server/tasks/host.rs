@@ -11,18 +11,18 @@ use super::table::{TaskTable, error_outcome};
 use super::{TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
-use crate::calls::observing::observe_sent_result;
 use crate::error::CallError;
 use crate::identity::declared_extension;
-use crate::json::{self, write_str};
+use crate::json;
 use crate::model::TaskId;
 use crate::raw::RawJson;
-use crate::rpc::{self, RequestId, RpcError};
+use crate::rpc::{RequestId, RpcError};
 use crate::server::authorization::Authorization;
 use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
 use crate::slab::Key;
-use crate::tasks::text::{TaskBits, unknown_task};
+use crate::tasks::ledger::unknown_task;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 use crate::{meta, methods};
@@ -128,15 +128,7 @@ impl ServerTasks {
         extra: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let observed = cx.endpoint.inbound.take_observed(call);
-        let Some(record) = cx.endpoint.end_call(call) else { return };
-        cx.endpoint.send_or_batch(record.channel, None, &record.id, extra, |out| {
-            rpc::result_head(out, &record.id);
-            write(out);
-            rpc::end(out);
-        });
-        observe_sent_result(cx.endpoint, observed, 0, b"");
-        cx.ended.push(record.channel);
+        cx.ended.extend(cx.endpoint.respond(call, extra, write));
     }
 
     /// Ends a call with an error.
@@ -466,13 +458,7 @@ impl ServerTasks {
 /// The error response: the value is not a positive number (TASK-008).
 pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, RpcError> {
     let Some(params) = call.params.whole.slice(&call.frame) else { return Ok(None) };
-    let mut task = None;
-    json::object_members(params, |name, value| {
-        if name == b"task" {
-            task = Some(value);
-        }
-    });
-    let Some(task) = task else { return Ok(None) };
+    let Some(task) = json::member(params, "task") else { return Ok(None) };
     if task.first() != Some(&b'{') {
         return Err(RpcError::invalid_params("`params.task` is not an object"));
     }
@@ -490,13 +476,6 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
         }
         _ => Err(RpcError::invalid_params("`params.task.ttl` is not a positive number of milliseconds")),
     }
-}
-
-/// Appends a member whose value is a string.
-pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
-    write_str(out, name);
-    out.push(b':');
-    write_str(out, value);
 }
 
 // Ends of sessions: the tasks of a session end with it, because no other party may use them.

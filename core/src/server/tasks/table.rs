@@ -20,7 +20,8 @@ use crate::slab::list::{List, ListLinks};
 use crate::slab::tree::{Tree, TreeLinks};
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
-use crate::tasks::text::{TaskBits, TaskIds, granted_ttl, millis};
+use crate::tasks::ledger::TaskHead;
+use crate::tasks::text::{TaskBits, TaskIds};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
@@ -125,7 +126,7 @@ impl TaskTable {
 
     /// Returns the task with an id, whether clients see it or not.
     pub(super) fn find_bits(&mut self, bits: TaskBits) -> Option<Key> {
-        self.by_id.find(&mut self.tasks, |_, task| task.id.cmp(&bits))
+        self.by_id.find(&mut self.tasks, |_, task| task.head.id.cmp(&bits))
     }
 
     /// Returns the task with this id, if clients see it and the party may use it in this revision (TASK-034).
@@ -141,9 +142,8 @@ impl TaskTable {
         let key = self.find_bits(TaskBits::parse(id)?)?;
         let task = self.tasks.get(key)?;
         let owner = &self.owners.get(task.owner)?.owner;
-        let is_visible = task.status().is_some() && task.expires_at > now && task.version == version;
         // Without an owner, the id alone gives access (TASK-035).
-        (is_visible && (*owner == Owner::Holder || owner == party)).then_some(key)
+        (task.is_visible(now, version) && (*owner == Owner::Holder || owner == party)).then_some(key)
     }
 
     /// Returns the visible tasks of a party from a position on, with their positions (TASK-026, TASK-027).
@@ -180,7 +180,7 @@ impl TaskTable {
                 let key = at?;
                 at = List::next(tasks, key);
                 let task = tasks.get(key)?;
-                if task.status().is_some() && task.expires_at > now && task.version == version {
+                if task.is_visible(now, version) {
                     return Some((key, task));
                 }
             }
@@ -219,22 +219,15 @@ impl TaskTable {
     pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
         let message = new.message.as_ref().map_or(0, |m| m.len());
         self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
-        let id = self.ids.draw();
-        let secs = self.anchor.unix_secs(now);
-        let ttl_millis = granted_ttl(new.ttl, self.limits.default_ttl, self.limits.max_ttl);
+        let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
         let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
         let entry = TaskEntry {
-            id,
+            head: TaskHead::new(self.ids.draw(), now, self.anchor, ttl, poll),
             state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
             version: new.version,
             is_settled: false,
             tool_failed: false,
             failed_saves: 0,
-            poll_millis: u32::try_from(millis(poll)).unwrap_or(u32::MAX),
-            created: secs,
-            updated: secs,
-            ttl_millis,
-            expires_at: now + Duration::from_millis(ttl_millis),
             revision: 0,
             saved: 0,
             saving: 0,
@@ -270,10 +263,8 @@ impl TaskTable {
     }
 
     fn touch(&mut self, now: Instant, key: Key) {
-        let secs = self.anchor.unix_secs(now);
         if let Some(task) = self.tasks.get_mut(key) {
-            // If the clock was set back, the last change does not become older.
-            task.updated = secs.max(task.updated);
+            task.head.touch(now, self.anchor);
         }
     }
 
@@ -507,7 +498,7 @@ impl TaskTable {
     pub(in crate::server) fn next_expired(&mut self, now: Instant) -> Option<Key> {
         loop {
             let (at, key) = self.deadlines.pop_due(now)?;
-            if self.tasks.get(key).is_some_and(|task| task.expires_at == at) {
+            if self.tasks.get(key).is_some_and(|task| task.head.expires_at == at) {
                 return Some(key);
             }
         }
