@@ -12,6 +12,12 @@ use super::meta;
 /// Longest id of a task that is accepted from a peer, in bytes. Others are refused.
 pub(crate) const MAX_TASK_ID: usize = 1_024;
 
+/// Returns the part of the message of a state that is kept: at most 1 KiB.
+pub(crate) fn clip(message: &str) -> &str {
+    let end = (0..=message.len().min(1 << 10)).rev().find(|end| message.is_char_boundary(*end));
+    message.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
 // The name of a task in `_meta` of what belongs to it (2025-11-25; TASK-023).
 
 /// Appends the member of `_meta` that names the task.

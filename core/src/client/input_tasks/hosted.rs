@@ -20,16 +20,13 @@ use crate::rpc::{self, RpcError};
 use crate::slab::Key;
 use crate::tasks::ledger::{TaskHead, list_position, send_list, task_id, unknown_task};
 use crate::tasks::text::{TaskBits, TaskIds, ascii};
-use crate::tasks::write_with_related_task;
+use crate::tasks::{clip, write_with_related_task};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 use crate::{methods, shape};
 
 /// The only revision with such tasks.
 const VERSION: Version = Version::V2025_11_25;
-
-/// Longest message of a state in bytes; a longer one is cut.
-const MAX_MESSAGE: usize = 1 << 10;
 
 /// Settings of tasks that a client hosts, for [`Config::input_tasks`](crate::client::Config::input_tasks).
 #[derive(Clone, Debug)]
@@ -438,11 +435,6 @@ impl HostedTasks {
 /// Reports that a question is not open any more.
 pub(super) fn withdraw(common: &mut CommonState, serial: u64) {
     common.events.withdraw_input(InputId(InputSource::Hosted(serial)));
-}
-
-fn clip(message: &str) -> &str {
-    let end = (0..=message.len().min(MAX_MESSAGE)).rev().find(|end| message.is_char_boundary(*end));
-    message.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 // Limits of tasks that the client hosts.

@@ -17,6 +17,7 @@ use crate::json::write_str;
 use crate::model::{InputRequest, InputRequests, Task, TaskId, TaskStatus};
 use crate::rpc::RpcError;
 use crate::slab::Key;
+use crate::tasks::clip;
 use crate::tasks::follow::{Follow, PollPace, is_transient, unknown_status};
 use crate::time::Instant;
 
@@ -110,7 +111,8 @@ impl FollowedTask {
         if let TaskStatus::Other(word) = &task.status {
             return Err(unknown_status(word));
         }
-        let (status, message) = (task.status.clone(), task.status_message.as_deref().map(clip));
+        let (status, message): (_, Option<String>) =
+            (task.status.clone(), task.status_message.as_deref().map(|text| clip(text).into()));
         let is_new = status != self.follow.status || message != self.message;
         let has_progressed = is_new || self.last_updated_at != task.last_updated_at;
         if let Some(ttl) = task.time_to_live() {
@@ -122,7 +124,7 @@ impl FollowedTask {
             return Err(CallError::TaskExpired);
         }
         (self.follow.status, self.message) = (status, message);
-        self.last_updated_at = clip(&task.last_updated_at);
+        self.last_updated_at = clip(&task.last_updated_at).into();
         self.follow.record_state(now, task, pace);
         Ok(is_new)
     }
@@ -220,14 +222,6 @@ impl fmt::Debug for FollowedTask {
             .field("questions", &self.questions.len())
             .finish_non_exhaustive()
     }
-}
-
-/// Longest message and time in bytes that are kept of a state.
-const MAX_TEXT: usize = 1_024;
-
-fn clip(text: &str) -> String {
-    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
-    String::from(text.get(..end.unwrap_or_default()).unwrap_or_default())
 }
 
 // Input requests of a task in 2026-07-28: each is asked once, and each answer is sent until the server has it.

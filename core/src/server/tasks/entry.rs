@@ -188,6 +188,33 @@ pub(in crate::server) struct TaskEntry {
 }
 
 impl TaskEntry {
+    /// Creates a task that has neither run nor ended, and has no owner yet.
+    pub(super) fn new(head: TaskHead, state: TaskState, version: Version) -> Self {
+        Self {
+            head,
+            state,
+            version,
+            is_settled: false,
+            tool_failed: false,
+            failed_saves: 0,
+            revision: 0,
+            saved: 0,
+            saving: 0,
+            milestone: 0,
+            number: 0,
+            owner: Key { slot: 0, generation: 0 },
+            session: None,
+            run: None,
+            request: None,
+            used_keys: UsedKeys::default(),
+            message: None,
+            outcome: None,
+            peers: None,
+            links: TreeLinks::default(),
+            owned: ListLinks::NONE,
+        }
+    }
+
     /// Returns whether clients of a revision see the task now.
     pub(super) fn is_visible(&self, now: Instant, version: Version) -> bool {
         self.status().is_some() && self.head.expires_at > now && self.version == version

@@ -19,8 +19,6 @@ use crate::methods;
 use crate::raw::RawJson;
 use crate::server::authorization::{Authorization, Identity};
 use crate::slab::Key;
-use crate::slab::list::ListLinks;
-use crate::slab::tree::TreeLinks;
 use crate::sync::Arc;
 use crate::tasks::ledger::TaskHead;
 use crate::tasks::text::TaskBits;
@@ -321,28 +319,17 @@ fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEnt
     let left = Duration::from_millis(ttl_millis).saturating_sub(age);
     let tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
     let expires_at = now + left;
+    let head = TaskHead { id, created, updated, ttl_millis, expires_at, poll_millis };
     let entry = TaskEntry {
-        head: TaskHead { id, created, updated, ttl_millis, expires_at, poll_millis },
-        state,
-        version,
         is_settled: state.is_terminal(),
         tool_failed,
-        failed_saves: 0,
         revision,
         saved: revision,
-        saving: 0,
-        milestone: 0,
-        number: 0,
-        owner: Key { slot: 0, generation: 0 },
-        session: None,
-        run: None,
         request,
         used_keys,
         message,
         outcome,
-        peers: None,
-        links: TreeLinks::default(),
-        owned: ListLinks::NONE,
+        ..TaskEntry::new(head, state, version)
     };
     Some((entry, owner))
 }

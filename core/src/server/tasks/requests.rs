@@ -28,6 +28,7 @@ use crate::server::engine::Engine;
 use crate::server::event::{Call, CancelReason};
 use crate::slab::Key;
 use crate::sync::Arc;
+use crate::tasks::clip;
 use crate::tasks::ledger::{list_position, send_list, task_id, unknown_task};
 use crate::time::Instant;
 use crate::version::Version;
@@ -322,9 +323,6 @@ fn stored_error(text: &[u8]) -> RpcError {
 
 // Commands of the application about tasks.
 
-/// Longest message of a task, in bytes; a longer one is cut.
-const MAX_MESSAGE: usize = 1 << 10;
-
 impl Engine {
     /// Offers tasks to clients (TASK-001, TASK-103).
     ///
@@ -435,9 +433,7 @@ impl Tasks<'_> {
     /// notification is not announced later by itself: polls show it, and so does the next notification. Returns false if nothing changed, if
     /// there is no room for it, or if the call has ended or runs no task.
     pub fn working(&mut self, run: CallId, message: &str) -> bool {
-        let cut = (0..=MAX_MESSAGE.min(message.len())).rev().find(|at| message.is_char_boundary(*at));
-        let message = message.get(..cut.unwrap_or_default()).unwrap_or_default();
-        let changed = self.with(|tasks, cx| tasks.change_message(cx, run.0, message));
+        let changed = self.with(|tasks, cx| tasks.change_message(cx, run.0, clip(message)));
         changed.unwrap_or(false)
     }
 

@@ -114,11 +114,20 @@ impl TaskTable {
         if version < task.milestone {
             return Milestone::Nothing;
         }
-        let state = task.state;
-        match state {
-            TaskState::Creating if self.confirm_creation(key) => Milestone::Created(key),
-            TaskState::Starting if self.confirm_start(key) => Milestone::Started(key),
-            _ if self.confirm_end(key) => Milestone::Ended(key),
+        match task.state {
+            TaskState::Creating => {
+                self.set_state(key, TaskState::Queued);
+                self.push_turn(key);
+                Milestone::Created(key)
+            }
+            TaskState::Starting => {
+                self.set_state(key, TaskState::Running);
+                Milestone::Started(key)
+            }
+            // Clients see its end from now on.
+            state if state.is_terminal() && !core::mem::replace(&mut task.is_settled, true) => {
+                Milestone::Ended(key)
+            }
             _ => Milestone::Nothing,
         }
     }
@@ -256,7 +265,7 @@ impl fmt::Debug for StoreEffect {
 }
 
 /// The next operation of the store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StoreQueue {
     /// Tasks with something to save, and some that have none any more.
     pub(super) unsaved: VecDeque<Key>,
@@ -269,19 +278,6 @@ pub(super) struct StoreQueue {
     pub(super) failed_deletes: VecDeque<(Instant, TaskBits, u32)>,
     /// Number of failures in a row.
     pub(super) failures: u32,
-}
-
-impl Default for StoreQueue {
-    fn default() -> Self {
-        Self {
-            unsaved: VecDeque::new(),
-            deletes: VecDeque::new(),
-            deleting: Vec::new(),
-            retries: Deadlines::new(),
-            failed_deletes: VecDeque::new(),
-            failures: 0,
-        }
-    }
 }
 
 impl StoreQueue {

@@ -16,8 +16,8 @@ use crate::error::UseError;
 use crate::limits::Limit;
 use crate::memory::Charge;
 use crate::rpc::RpcError;
-use crate::slab::list::{List, ListLinks};
-use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::list::List;
+use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::tasks::ledger::TaskHead;
@@ -221,28 +221,13 @@ impl TaskTable {
         self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
         let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
         let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
+        let head = TaskHead::new(self.ids.draw(), now, self.anchor, ttl, poll);
+        let state = if self.store.is_some() { TaskState::Creating } else { TaskState::Queued };
         let entry = TaskEntry {
-            head: TaskHead::new(self.ids.draw(), now, self.anchor, ttl, poll),
-            state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
-            version: new.version,
-            is_settled: false,
-            tool_failed: false,
-            failed_saves: 0,
-            revision: 0,
-            saved: 0,
-            saving: 0,
-            milestone: 0,
-            number: 0,
-            owner: Key { slot: 0, generation: 0 },
             session: new.session,
-            run: None,
             request: new.request.map(Box::new),
-            used_keys: UsedKeys::default(),
             message: new.message.map(Into::into),
-            outcome: None,
-            peers: None,
-            links: TreeLinks::default(),
-            owned: ListLinks::NONE,
+            ..TaskEntry::new(head, state, new.version)
         };
         let key = self.insert(entry, new.owner)?;
         match self.store {
@@ -255,7 +240,7 @@ impl TaskTable {
     // ---- transitions ----
 
     /// Changes the state of a task, with the sums that depend on it.
-    fn set_state(&mut self, key: Key, state: TaskState) {
+    pub(super) fn set_state(&mut self, key: Key, state: TaskState) {
         let Some(task) = self.tasks.get_mut(key) else { return };
         let (before, after) = (task.state.holds_place(), state.holds_place());
         task.state = state;
@@ -266,16 +251,6 @@ impl TaskTable {
         if let Some(task) = self.tasks.get_mut(key) {
             task.head.touch(now, self.anchor);
         }
-    }
-
-    /// Moves a task that the store has to its turn. Returns whether it was being created.
-    pub(super) fn confirm_creation(&mut self, key: Key) -> bool {
-        let is_new = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Creating);
-        if is_new {
-            self.set_state(key, TaskState::Queued);
-            self.push_turn(key);
-        }
-        is_new
     }
 
     /// Returns the next task that has its turn, if there is a place. Its handler runs from now on.
@@ -295,15 +270,6 @@ impl TaskTable {
             self.save_before_going_on(key);
         }
         None
-    }
-
-    /// Moves a task whose start the store has to its run. Returns whether it was starting.
-    pub(super) fn confirm_start(&mut self, key: Key) -> bool {
-        let is_starting = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Starting);
-        if is_starting {
-            self.set_state(key, TaskState::Running);
-        }
-        is_starting
     }
 
     /// Puts back a task whose handler has not begun to run, although it had its turn.
@@ -470,14 +436,6 @@ impl TaskTable {
             self.save_before_going_on(key);
         }
         is_settled
-    }
-
-    /// Shows the end of a task that the store has. Returns whether it was not shown before.
-    pub(super) fn confirm_end(&mut self, key: Key) -> bool {
-        let Some(task) = self.tasks.get_mut(key).filter(|task| task.state.is_terminal()) else {
-            return false;
-        };
-        !core::mem::replace(&mut task.is_settled, true)
     }
 
     /// Sets the message of a task that has not ended. Returns false if there is no room, or it is the same.
