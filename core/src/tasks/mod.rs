@@ -6,11 +6,23 @@ pub(crate) mod text;
 
 use alloc::vec::Vec;
 
+use super::identity::Capabilities;
 use super::json::{TopLevelMembers, write_str};
 use super::meta;
+use super::methods::{self, Capability};
 
 /// Longest id of a task that is accepted from a peer, in bytes. Others are refused.
 pub(crate) const MAX_TASK_ID: usize = 1_024;
+
+/// Returns whether a client declared that questions of this method may run as tasks (TASK-003).
+#[expect(deprecated, reason = "supported until its removal")]
+pub(crate) fn may_be_task(declared: &Capabilities, method: &str) -> bool {
+    match method {
+        methods::CREATE_MESSAGE => declared.has(Capability::SamplingTasks),
+        methods::ELICIT => declared.has(Capability::ElicitationTasks),
+        _ => false,
+    }
+}
 
 /// Returns the part of the message of a state that is kept: at most 1 KiB.
 pub(crate) fn clip(message: &str) -> &str {

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::entropy::Entropy;
+use crate::model::TaskId;
 
 /// The bits of a task id. `Debug` omits them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,11 @@ impl TaskBits {
         // 16 bytes are 22 characters.
         let _ = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
         text
+    }
+
+    /// Returns the id.
+    pub(crate) fn id(self) -> TaskId {
+        TaskId::new(ascii(&self.text()))
     }
 
     /// Parses an id; `None` if it is not one of this side.

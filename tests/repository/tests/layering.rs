@@ -78,7 +78,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Shared by both engines.
     ("calls", SHARED),
     // Tasks as both roles see them.
-    ("tasks", "calls entropy error json meta model rpc time"),
+    ("tasks", "calls entropy error identity json meta methods model raw rpc slab time"),
     // Heads of HTTP messages, which no engine parses.
     ("head", "ascii"),
     // The engines do not know each other.

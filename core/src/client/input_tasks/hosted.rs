@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::HostedQuestion;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{InboundCall, RequestSource};
 use crate::client::common::CommonState;
@@ -257,6 +256,8 @@ impl HostedTasks {
 impl HostedTasks {
     /// Creates the task of a question and answers its request. Returns the serial number of the question.
     ///
+    /// `ttl` is the time to live that the server asks for.
+    ///
     /// # Errors
     ///
     /// The error response to send: there are too many tasks.
@@ -264,7 +265,9 @@ impl HostedTasks {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        question: HostedQuestion<'_>,
+        method: &'static str,
+        ttl: Option<Duration>,
+        related_task: Option<&TaskId>,
     ) -> Result<u64, RpcError> {
         if self.tasks.len() >= self.limits.max_tasks {
             self.make_room(common);
@@ -274,13 +277,13 @@ impl HostedTasks {
         }
         let now = common.endpoint.now;
         let (id, serial) = (self.ids.draw(), common.next_serial());
-        let ttl = question.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
+        let ttl = ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
         let head = TaskHead::new(id, now, self.anchor, ttl, self.limits.poll_interval);
         let (expires_at, answer_by) = (head.expires_at, now + common.endpoint.limits.input_timeout);
         let task = HostedTask {
             head,
-            method: question.method,
-            related_task: question.related_task.cloned(),
+            method,
+            related_task: related_task.cloned(),
             answer_by,
             outcome: None,
             is_collected: false,

@@ -27,9 +27,8 @@ use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls};
 use crate::error::CallError;
-use crate::identity::Capabilities;
 use crate::json::{max_escaped_len, object_members, string, write_str};
-use crate::methods::{self, Capability};
+use crate::methods;
 use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc;
@@ -63,16 +62,6 @@ pub(super) fn cancel_question(endpoint: &mut ServerEndpoint, request: Key, reaso
     }
 }
 
-/// Returns whether a client declared that questions of this method may run as tasks (TASK-003).
-#[expect(deprecated, reason = "supported until its removal")]
-pub(super) fn may_be_task(declared: &Capabilities, method: &str) -> bool {
-    match method {
-        methods::CREATE_MESSAGE => declared.has(Capability::SamplingTasks),
-        methods::ELICIT => declared.has(Capability::ElicitationTasks),
-        _ => false,
-    }
-}
-
 // The tasks that questions follow.
 
 /// Times between polls (TASK-017).
@@ -90,27 +79,9 @@ struct FollowedQuestion {
     stream: Key,
     root: Key,
     /// `tasks/get` or `tasks/result` in flight.
-    in_flight: Option<(Key, Request)>,
+    in_flight: Option<(Key, &'static str)>,
     /// A notification has led to a poll: one for each question, so that a client cannot make polls more frequent.
     was_hinted: bool,
-}
-
-/// A request about a task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Request {
-    Get,
-    Result,
-    Cancel,
-}
-
-impl Request {
-    const fn method(self) -> &'static str {
-        match self {
-            Self::Get => methods::TASKS_GET,
-            Self::Result => methods::TASKS_RESULT,
-            Self::Cancel => methods::TASKS_CANCEL,
-        }
-    }
 }
 
 /// Questions whose tasks are followed, by the keys of their requests; see the [module](self).
@@ -127,13 +98,6 @@ pub(super) struct FollowedQuestions {
 impl fmt::Debug for FollowedQuestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FollowedQuestions").field("questions", &self.questions.len()).finish_non_exhaustive()
-    }
-}
-
-impl QuestionTasks {
-    /// Creates the wish that questions run as tasks.
-    pub(super) fn new(ttl: Option<Duration>) -> Self {
-        Self { ttl }
     }
 }
 
@@ -162,7 +126,7 @@ impl FollowedQuestions {
             TaskStatus::Cancelled => return Some(Err(cancelled(task))),
             // TASK-021
             TaskStatus::Completed | TaskStatus::Failed | TaskStatus::InputRequired => {
-                self.send_about(endpoint, key, Request::Result);
+                self.send_about(endpoint, key, methods::TASKS_RESULT);
             }
             TaskStatus::Working => {}
         }
@@ -171,17 +135,17 @@ impl FollowedQuestions {
     }
 
     /// Sends a request about the task of a question. Without room for it, it is sent later.
-    fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, request: Request) {
+    fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, method: &'static str) {
         // One request at a time, so that a slow client does not get one after the other.
         let Some(question) = self.questions.get_mut(&key).filter(|question| question.in_flight.is_none())
         else {
             return;
         };
-        match send(endpoint, key, (question.stream, question.root), request, &question.follow.id) {
+        match send(endpoint, key, (question.stream, question.root), method, &question.follow.id) {
             Some(sent) => {
-                question.in_flight = Some((sent, request));
+                question.in_flight = Some((sent, method));
                 // The client holds it back until the task has ended; the question has a deadline.
-                if request == Request::Result && !question.follow.status.is_terminal() {
+                if method == methods::TASKS_RESULT && !question.follow.status.is_terminal() {
                     if let Some(call) = endpoint.outbound.calls.get_mut(sent) {
                         call.disable_timeouts();
                     }
@@ -242,17 +206,17 @@ impl FollowedQuestions {
     ) -> Option<InputOutcome> {
         let followed = self.questions.get_mut(&question)?;
         // A `tasks/cancel` is not recorded, so its answer ends nothing.
-        let (_, kind) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
+        let (_, method) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
         let (now, follow) = (endpoint.now, &mut followed.follow);
-        let outcome = match kind {
-            Request::Result => match follow.receive_result(outcome, &PACE) {
+        let outcome = match method {
+            methods::TASKS_RESULT => match follow.receive_result(outcome, &PACE) {
                 ControlFlow::Break(outcome) => Some(outcome),
                 ControlFlow::Continue(_) => {
                     follow.next_poll = now + PACE.interval(follow.proposed_interval, follow.result_failures);
                     None
                 }
             },
-            Request::Get | Request::Cancel => match follow.receive_poll(now, outcome, &PACE) {
+            _ => match follow.receive_poll(now, outcome, &PACE) {
                 Ok(task) => task.and_then(|task| self.apply(endpoint, question, &task)),
                 Err(error) => Some(Err(error)),
             },
@@ -268,7 +232,11 @@ impl FollowedQuestions {
         let Some(followed) = self.questions.get(&question) else { return };
         if endpoint.now >= followed.follow.next_poll {
             let is_over = followed.follow.status.is_terminal();
-            self.send_about(endpoint, question, if is_over { Request::Result } else { Request::Get });
+            self.send_about(
+                endpoint,
+                question,
+                if is_over { methods::TASKS_RESULT } else { methods::TASKS_GET },
+            );
         }
         self.rearm(endpoint, question);
     }
@@ -292,7 +260,7 @@ impl FollowedQuestions {
         }
         if followed.follow.runs_after(outcome) {
             let target = (followed.stream, followed.root);
-            send(endpoint, question, target, Request::Cancel, &followed.follow.id);
+            send(endpoint, question, target, methods::TASKS_CANCEL, &followed.follow.id);
         }
     }
 
@@ -314,7 +282,7 @@ impl FollowedQuestions {
         if has_room && task.task_id.as_str().len() <= MAX_TASK_ID && !task.status.is_terminal() {
             // No question has this key, so the answer finds none.
             let none = Key { slot: u32::MAX, generation: 0 };
-            send(endpoint, none, (root, root), Request::Cancel, &task.task_id);
+            send(endpoint, none, (root, root), methods::TASKS_CANCEL, &task.task_id);
         }
     }
 
@@ -341,7 +309,7 @@ impl FollowedQuestions {
             // While a request is in flight it changes nothing, because the next poll is near.
             question.was_hinted = question.in_flight.is_none();
             if question.was_hinted {
-                self.send_about(endpoint, key, Request::Get);
+                self.send_about(endpoint, key, methods::TASKS_GET);
                 self.rearm(endpoint, key);
             }
         }
@@ -371,7 +339,7 @@ fn send(
     endpoint: &mut ServerEndpoint,
     question: Key,
     target: (Key, Key),
-    request: Request,
+    method: &'static str,
     id: &TaskId,
 ) -> Option<Key> {
     // As for the retries of a client, there is room for one request for each question.
@@ -385,7 +353,7 @@ fn send(
     let deadline = call.deadline();
     let key = endpoint.begin_request(call)?;
     let is_sent = endpoint.send(channel, max_escaped_len(id.as_str().len()), |out| {
-        rpc::request_head(out, OutboundCalls::wire_id(key), request.method());
+        rpc::request_head(out, OutboundCalls::wire_id(key), method);
         out.extend_from_slice(b",\"params\":{\"taskId\":");
         write_str(out, id.as_str());
         out.push(b'}');

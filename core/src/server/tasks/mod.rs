@@ -24,7 +24,6 @@ mod table_tests;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -41,6 +40,7 @@ use crate::model::{ClientCapabilities, TaskId};
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
+use crate::tasks::text::TaskBits;
 use crate::version::Version;
 use host::ServerTasks;
 
@@ -94,21 +94,11 @@ pub enum TaskOffer {
     Requested,
 }
 
-/// The bits of the id of a task that a call runs. `Debug` omits them.
-#[derive(Clone, Copy)]
-pub(super) struct RunId([u8; 16]);
-
-impl fmt::Debug for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RunId(…)")
-    }
-}
-
 /// The relation of a call to tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallTask {
     Offer(TaskOffer),
-    Run(RunId),
+    Run(TaskBits),
 }
 
 // Access of the engine to its tasks.
@@ -173,10 +163,7 @@ impl Call {
     pub fn task_id(&self) -> Option<TaskId> {
         match self.task {
             CallTask::Offer(_) => None,
-            CallTask::Run(run) => {
-                let text = crate::tasks::text::TaskBits(run.0).text();
-                Some(TaskId::new(core::str::from_utf8(&text).unwrap_or_default()))
-            }
+            CallTask::Run(run) => Some(run.id()),
         }
     }
 

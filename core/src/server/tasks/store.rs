@@ -50,7 +50,7 @@ impl TaskTable {
         let store = self.store.as_mut()?;
         if let Some((bits, version)) = store.deletes.pop_front() {
             store.deleting.push((bits, version));
-            return Some(StoreEffect::Delete { id: text_id(bits), version });
+            return Some(StoreEffect::Delete { id: bits.id(), version });
         }
         loop {
             let key = self.store.as_mut()?.unsaved.pop_front()?;
@@ -60,7 +60,7 @@ impl TaskTable {
                 continue;
             }
             task.saving = task.revision;
-            let (id, version) = (text_id(task.head.id), task.revision);
+            let (id, version) = (task.head.id.id(), task.revision);
             let record = record::encode(self, key)?;
             return Some(StoreEffect::Save { id, version, record });
         }
@@ -215,10 +215,6 @@ impl TaskTable {
         }
         Ok(Some(key))
     }
-}
-
-fn text_id(bits: TaskBits) -> TaskId {
-    TaskId::new(core::str::from_utf8(&bits.text()).unwrap_or_default())
 }
 
 // The queue of a task store: pending operations, and finished ones.

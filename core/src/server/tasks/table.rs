@@ -154,37 +154,23 @@ impl TaskTable {
         version: Version,
         after: Option<(u32, Key)>,
     ) -> impl Iterator<Item = (Key, &TaskEntry)> {
-        let owner = self.find_owner(party);
-        let first = owner.and_then(|owner| self.owners.get(owner)?.tasks.first(&self.tasks));
+        let key = self.find_owner(party);
+        let (tasks, owner) = (&self.tasks, key.and_then(|key| self.owners.get(key)));
         let begin = match after {
-            None => first,
+            None => owner.and_then(|of| of.tasks.first(tasks)),
             // The task of the position mostly exists. Otherwise the list is searched from its beginning.
-            Some((number, key))
-                if self.tasks.get(key).is_some_and(|t| (t.number, Some(t.owner)) == (number, owner)) =>
+            Some((number, at))
+                if tasks.get(at).is_some_and(|t| (t.number, Some(t.owner)) == (number, key)) =>
             {
-                List::next(&self.tasks, key)
+                List::next(tasks, at)
             }
             Some((number, _)) => {
-                let mut at = first;
-                while let Some(key) =
-                    at.filter(|key| self.tasks.get(*key).is_some_and(|t| t.number <= number))
-                {
-                    at = List::next(&self.tasks, key);
-                }
-                at
+                owner.and_then(|of| of.tasks.iter(tasks).find(|(_, t)| t.number > number)).map(|(key, _)| key)
             }
         };
-        let (tasks, mut at) = (&self.tasks, begin);
-        core::iter::from_fn(move || {
-            loop {
-                let key = at?;
-                at = List::next(tasks, key);
-                let task = tasks.get(key)?;
-                if task.is_visible(now, version) {
-                    return Some((key, task));
-                }
-            }
-        })
+        let keys = core::iter::successors(begin, |key| List::next(tasks, *key));
+        let listed = keys.filter_map(|key| Some((key, tasks.get(key)?)));
+        listed.filter(move |(_, task)| task.is_visible(now, version))
     }
 
     /// Returns a task whose handler has left with questions and this state, and the number of the questions.
