@@ -24,6 +24,7 @@ mod table_tests;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -94,11 +95,21 @@ pub enum TaskOffer {
     Requested,
 }
 
+/// The id of a task that a call runs. `Debug` omits it.
+#[derive(Clone, Copy)]
+pub(super) struct RunId(TaskBits);
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RunId(…)")
+    }
+}
+
 /// The relation of a call to tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallTask {
     Offer(TaskOffer),
-    Run(TaskBits),
+    Run(RunId),
 }
 
 // Access of the engine to its tasks.
@@ -163,7 +174,7 @@ impl Call {
     pub fn task_id(&self) -> Option<TaskId> {
         match self.task {
             CallTask::Offer(_) => None,
-            CallTask::Run(run) => Some(run.id()),
+            CallTask::Run(run) => Some(run.0.id()),
         }
     }
 

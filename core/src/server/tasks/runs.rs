@@ -13,7 +13,7 @@ use super::host::{ServerTasks, requested_ttl};
 use super::requests::TaskOptions;
 use super::store::{Detail, text_room, write_members, write_related_task};
 use super::table::{NewTask, error_outcome};
-use super::{CallTask, RunAnswer, TaskContext, TaskOffer, TaskRequestFrame};
+use super::{CallTask, RunAnswer, RunId, TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InboundCall, NotificationThrottle, Progress, SendStatus};
 use crate::calls::observing::continue_direct_answer;
@@ -159,7 +159,7 @@ impl ServerTasks {
         (authorization, creator_ip): (Option<crate::server::Authorization>, Option<IpAddr>),
     ) {
         let Some(entry) = self.table.get_mut(task) else { return };
-        let (version, run) = (entry.version, entry.head.id);
+        let (version, run) = (entry.version, RunId(entry.head.id));
         let newest_progress = entry.peers.as_ref().and_then(|peers| peers.newest_progress);
         let throttle = newest_progress.map(|last_progress| {
             let new = NotificationThrottle::new(cx.endpoint.now, &cx.endpoint.limits);
