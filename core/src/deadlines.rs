@@ -15,6 +15,12 @@ pub(crate) struct Deadlines<K: Ord> {
     swept_len: usize,
 }
 
+impl<K: Ord + Copy> Default for Deadlines<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<K: Ord + Copy> Deadlines<K> {
     pub(crate) const fn new() -> Self {
         Self { heap: BinaryHeap::new(), swept_len: 0 }

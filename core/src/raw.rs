@@ -118,13 +118,7 @@ impl RawJson {
     /// Returns the value of member `name`, or `None` if this is not an object or has no such member.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
-        let mut found = None;
-        crate::json::object_members(&self.0, |key, value| {
-            if key == name.as_bytes() {
-                found = Some(Self(self.0.slice_ref(value)));
-            }
-        });
-        found
+        crate::json::member(&self.0, name).map(|value| Self(self.0.slice_ref(value)))
     }
 
     /// Returns the object with the members whose names `keep` accepts, each as it is written here, without parsing their values.

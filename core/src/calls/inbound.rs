@@ -99,10 +99,38 @@ pub(crate) struct InboundCall {
     pub(crate) links: TreeLinks,
 }
 
+impl InboundCall {
+    /// Creates a call that asks for nothing and has no deadline.
+    pub(crate) fn new(id: RequestId, channel: Key, version: Version) -> Self {
+        Self {
+            id,
+            channel,
+            version,
+            cacheable: false,
+            progress_token: None,
+            throttle: None,
+            expires_at: Instant::FAR_FUTURE,
+            batch: None,
+            log_threshold: 0,
+            is_owed: false,
+            is_long_lived: false,
+            links: TreeLinks::default(),
+        }
+    }
+}
+
 impl TreeNode for InboundCall {
     fn tree_links(&mut self) -> &mut TreeLinks {
         &mut self.links
     }
+}
+
+/// The place at which a request is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestSource<'a> {
+    pub(crate) channel: Key,
+    pub(crate) batch: Option<BatchKey>,
+    pub(crate) id: &'a RequestId,
 }
 
 /// The outcome of an input request.
@@ -620,6 +648,35 @@ impl<R: Role> Endpoint<R> {
             }
         }
     }
+
+    /// Sends the result that `write` appends, as [`send_or_batch`](Self::send_or_batch) sends a response.
+    pub(crate) fn send_result(
+        &mut self,
+        source: RequestSource<'_>,
+        extra: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.send_or_batch(source.channel, source.batch, source.id, extra, |out| {
+            rpc::result_head(out, source.id);
+            write(out);
+            rpc::end(out);
+        });
+    }
+
+    /// Ends a call, which is in no batch, with the result that `write` appends. Returns the channel of the call.
+    pub(crate) fn respond(
+        &mut self,
+        key: Key,
+        extra: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<Key> {
+        let observed = self.inbound.take_observed(key);
+        let record = self.end_call(key)?;
+        let source = RequestSource { channel: record.channel, batch: None, id: &record.id };
+        self.send_result(source, extra, write);
+        observing::observe_sent_result(self, observed, 0, b"");
+        Some(record.channel)
+    }
 }
 
 // The forms of an error response, of which memory decides.
@@ -714,20 +771,7 @@ pub(super) mod tests {
     use crate::calls::endpoint::tests::{endpoint, outbox, queue, seconds, set_memory};
 
     pub(in crate::calls) fn call(id: RequestId) -> InboundCall {
-        InboundCall {
-            id,
-            channel: Key { slot: 0, generation: 0 },
-            version: Version::V2025_11_25,
-            cacheable: false,
-            progress_token: None,
-            throttle: None,
-            expires_at: Instant::FAR_FUTURE,
-            batch: None,
-            log_threshold: 0,
-            is_owed: false,
-            is_long_lived: false,
-            links: TreeLinks::default(),
-        }
+        InboundCall::new(id, Key { slot: 0, generation: 0 }, Version::V2025_11_25)
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::calls::outbound::{
 use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, WriteForm, split_retained};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{OBJECT_MARKER, TopLevelMembers, object_members, string};
+use crate::json::{OBJECT_MARKER, TopLevelMembers, member, string};
 use crate::limits::Limit;
 use crate::model::{ElicitParams, ElicitUrlParams, InputRequest, TaskId};
 use crate::raw::RawJson;
@@ -490,13 +490,7 @@ impl Calls {
     /// Handles the completion of an elicitation. An unknown or completed one is ignored (ELIC-027).
     pub(super) fn receive_elicitation_complete(&mut self, common: &mut CommonState, params: &[u8]) {
         let method = methods::ELICITATION_COMPLETE;
-        let mut id = None;
-        object_members(params, |name, value| {
-            if name == b"elicitationId" {
-                id = string(value);
-            }
-        });
-        let Some(id) = id else {
+        let Some(id) = member(params, "elicitationId").and_then(string) else {
             return common.diagnose(Diagnostic::InvalidNotification(method.into()));
         };
         let inputs = self.inputs.as_mut();

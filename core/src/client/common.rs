@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::config::Config;
 use super::event::{Event, EventQueue, LogSettings, Peer};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
-use crate::calls::inbound::BatchKey;
+use crate::calls::inbound::{BatchKey, RequestSource};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, object_members, room};
+use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, member, room};
 use crate::limits::Limit;
 use crate::methods::{self, Capability};
 use crate::model::TaskId;
@@ -115,10 +115,8 @@ impl CommonState {
 
     /// Answers a `ping` of the server (PING-002).
     pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<BatchKey>, id: &RequestId) {
-        self.endpoint.send_or_batch(channel, batch, id, 0, |out| {
-            rpc::result_head(out, id);
+        self.endpoint.send_result(RequestSource { channel, batch, id }, 0, |out| {
             out.extend_from_slice(b"{}"); // PING-002
-            rpc::end(out);
         });
     }
 
@@ -298,17 +296,8 @@ impl CommonState {
 
     /// Returns the subscription id in `_meta` of a notification (SUB-008).
     pub(super) fn subscription_id(&self, params: &[u8]) -> Option<RequestId> {
-        let mut id = None;
-        object_members(params, |name, value| {
-            if name == b"_meta" {
-                object_members(value, |name, value| {
-                    if name == meta::SUBSCRIPTION_ID.as_bytes() {
-                        id = RequestId::from_json(value, self.endpoint.limits.max_id);
-                    }
-                });
-            }
-        });
-        id
+        let id = member(member(params, "_meta")?, meta::SUBSCRIPTION_ID)?;
+        RequestId::from_json(id, self.endpoint.limits.max_id)
     }
 
     /// Returns the open request of a notification, by its subscription id.

@@ -17,7 +17,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 #[cfg(feature = "http")]
 use crate::frame::line::Oversize;
-use crate::json::{object_members, string};
+use crate::json::{member, object_members, string};
 use crate::methods;
 use crate::rpc::RequestId;
 use crate::slab::Key;
@@ -56,14 +56,8 @@ impl OutgoingMessage {
                 _ => {}
             });
         }
-        let mut cancels = None;
-        if let Some(params) = params.filter(|_| is_cancellation) {
-            object_members(params, |name, value| {
-                if name == b"requestId" {
-                    cancels = RequestId::from_json(value, value.len());
-                }
-            });
-        }
+        let cancels = params.filter(|_| is_cancellation).and_then(|params| member(params, "requestId"));
+        let cancels = cancels.and_then(|id| RequestId::from_json(id, id.len()));
         Self { request: id.filter(|_| has_method), cancels, text }
     }
 }

@@ -21,7 +21,7 @@ use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, object_members, string};
+use crate::json::{Serializer, member, object_members, string};
 use crate::limits::Limit;
 use crate::listen_filter::{CustomLists, ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
 use crate::methods::{self, Capability};
@@ -714,21 +714,13 @@ impl Subscriptions {
         params: &[u8],
     ) -> bool {
         let change = match method {
-            methods::RESOURCE_UPDATED => {
-                let mut uri = None;
-                object_members(params, |name, value| {
-                    if name == b"uri" {
-                        uri = string(value).map(Cow::into_owned);
-                    }
-                });
-                match uri {
-                    Some(uri) => Change::Resource(uri),
-                    None => {
-                        common.diagnose(Diagnostic::InvalidNotification(method.into()));
-                        return true;
-                    }
+            methods::RESOURCE_UPDATED => match member(params, "uri").and_then(string).map(Cow::into_owned) {
+                Some(uri) => Change::Resource(uri),
+                None => {
+                    common.diagnose(Diagnostic::InvalidNotification(method.into()));
+                    return true;
                 }
-            }
+            },
             _ => match common.config.custom_lists.announced_by(method) {
                 // Legacy revisions have no such lists, so this is a notification as any other.
                 Some(Change::Custom(_)) if !common.is_modern() => return false,

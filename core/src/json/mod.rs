@@ -19,7 +19,7 @@ pub(crate) use jcs::jcs;
 pub(crate) use member_names::find_duplicate;
 pub(crate) use read::{CHECKED_TEXT_NAME, REREAD_NAME, check_and_read, read_str, read_with};
 pub(crate) use scan::{
-    KnownMember, MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape,
+    KnownMember, MAX_DEPTH, ScanError, Scanner, Span, StringToken, member, object_members, unescape,
 };
 pub(crate) use shape::{AddedMember, RevisionMask, ShapeRule, ShapeTable, Substitute};
 #[cfg(test)]

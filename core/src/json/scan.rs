@@ -594,6 +594,17 @@ pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a
     walk(text, &mut each)
 }
 
+/// Returns a member of a checked object: the last one with its name.
+pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut found = None;
+    object_members(object, |other, value| {
+        if other == name.as_bytes() {
+            found = Some(value);
+        }
+    });
+    found
+}
+
 /// Resolves the escapes of a checked string.
 pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());

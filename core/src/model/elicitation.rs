@@ -12,7 +12,7 @@ use super::form::PrimitiveSchemaDefinition;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;
-use crate::json::object_members;
+use crate::json::member;
 use crate::raw::{CheckedText, RawJson};
 
 string_enum! {
@@ -170,13 +170,7 @@ impl<'de> ReadByContent<'de> for ElicitParams {
             return form.map(Self::Form);
         }
         let CheckedText(text) = value.read()?;
-        let mut mode = &b"\"form\""[..];
-        object_members(text.as_bytes(), |name, value| {
-            if name == b"mode" {
-                mode = value;
-            }
-        });
-        match mode {
+        match member(text.as_bytes(), "mode").unwrap_or(b"\"form\"") {
             b"\"form\"" | b"null" => form.map(Self::Form),
             b"\"url\"" => value.read().map(Self::Url),
             [b'"', ..] => {

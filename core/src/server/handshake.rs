@@ -16,7 +16,7 @@ use crate::built::{Legacy, Modern, Part, Subscribing, Tasking};
 use crate::calls::endpoint::IdlessErrors;
 use crate::calls::observing::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
-use crate::json::{escaped_len, object_members, string, write_str};
+use crate::json::{escaped_len, member, object_members, string, write_str};
 use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
@@ -244,13 +244,7 @@ impl Config {
 ///
 /// The error response to send.
 fn set_level(endpoint: &mut ServerEndpoint, channel: Key, params: &[u8]) -> Result<(), RpcError> {
-    let mut level = None;
-    object_members(params, |name, value| {
-        if name == b"level" {
-            level = Some(value);
-        }
-    });
-    let Some(severity) = level.and_then(log::parse_threshold) else {
+    let Some(severity) = member(params, "level").and_then(log::parse_threshold) else {
         return Err(RpcError::invalid_params("`params.level` is not a known level"));
     };
     if let Some(session) = endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut()) {

@@ -540,7 +540,7 @@ impl InputRequired {
     /// `ttl` is the time for which the client is asked to keep the task, instead of that timeout.
     #[cfg(feature = "tasks")]
     pub fn ask_as_tasks(&mut self, ttl: Option<core::time::Duration>) {
-        self.collector().tasks = Some(QuestionTasks::new(ttl));
+        self.collector().tasks = Some(QuestionTasks { ttl });
     }
 
     /// Runs `run` at the first delivery of the call that gets here, and returns its value at every delivery.

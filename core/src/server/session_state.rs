@@ -12,7 +12,7 @@ use super::receive::{receive_initialized, report_session};
 use crate::built::{Legacy, Part};
 use crate::calls::batch::{batch_answers, split_batch};
 use crate::calls::outbound::ResponseMatch;
-use crate::json::{append_one_line, object_members};
+use crate::json::{append_one_line, member};
 use crate::methods;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{Envelope, Kind};
@@ -141,12 +141,8 @@ impl Exchanges<'_> {
                 Some(endpoint.find_call(channel, &id).is_some())
             }
             (Kind::Notification, methods::PROGRESS) => {
-                let mut token = None;
-                object_members(params, |name, value| {
-                    if name == b"progressToken" {
-                        token = RequestId::from_json(value, endpoint.limits.max_id);
-                    }
-                });
+                let token = member(params, "progressToken");
+                let token = token.and_then(|token| RequestId::from_json(token, endpoint.limits.max_id));
                 token.map(|token| is_live(endpoint, &token))
             }
             (Kind::Notification, _) => None,

@@ -1,62 +1,33 @@
-//! Tasks as both roles see them: ids, texts, times between polls. Each role keeps its tasks in tables of its own.
+//! Tasks as both roles see them: ids, states, lists, times between polls. Each role keeps its tasks in tables of its own.
 
+pub(crate) mod follow;
+pub(crate) mod ledger;
 pub(crate) mod text;
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use super::error::{CallError, HttpError};
+use super::identity::Capabilities;
 use super::json::{TopLevelMembers, write_str};
 use super::meta;
-use super::rpc::code;
+use super::methods::{self, Capability};
 
 /// Longest id of a task that is accepted from a peer, in bytes. Others are refused.
 pub(crate) const MAX_TASK_ID: usize = 1_024;
 
-// Times between polls, and failures that polls survive.
-
-/// Bounds of the time between two polls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PollPace {
-    pub(crate) min: Duration,
-    /// Time if the peer proposes none or zero.
-    pub(crate) default: Duration,
-    pub(crate) max: Duration,
-}
-
-impl PollPace {
-    /// Returns the time until the next poll for the proposal of the peer, after this number of failures in a row.
-    pub(crate) fn interval(&self, proposed: Option<Duration>, failures: u32) -> Duration {
-        let wanted = proposed.filter(|time| !time.is_zero()).unwrap_or(self.default);
-        // A loop without pauses would be our mistake, so one millisecond passes even if the range allows none.
-        let min = self.min.max(Duration::from_millis(1));
-        let interval = wanted.clamp(min, self.max.max(min));
-        // The shift is bounded, since a larger one would overflow. `max` cuts the product in any case.
-        interval.saturating_mul(1 << failures.min(16)).min(self.max.max(min))
-    }
-}
-
-/// Returns whether a request may succeed later, although it failed now.
-pub(crate) fn is_transient(error: &CallError) -> bool {
-    match error {
-        CallError::TimedOut
-        | CallError::TotalTimedOut
-        | CallError::Misaddressed(_)
-        | CallError::Transport { .. } => true,
-        // Other codes say that the request is wrong, so it would fail again.
-        CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
-        CallError::Http(error) => match &**error {
-            HttpError::Response(response) => {
-                matches!(response.status, 408 | 425 | 429 | 500..=599)
-            }
-            HttpError::Unreachable { .. }
-            | HttpError::Lost { .. }
-            | HttpError::Unanswered { .. }
-            | HttpError::SessionLost => true,
-            _ => false,
-        },
+/// Returns whether a client declared that questions of this method may run as tasks (TASK-003).
+#[expect(deprecated, reason = "supported until its removal")]
+pub(crate) fn may_be_task(declared: &Capabilities, method: &str) -> bool {
+    match method {
+        methods::CREATE_MESSAGE => declared.has(Capability::SamplingTasks),
+        methods::ELICIT => declared.has(Capability::ElicitationTasks),
         _ => false,
     }
+}
+
+/// Returns the part of the message of a state that is kept: at most 1 KiB.
+pub(crate) fn clip(message: &str) -> &str {
+    let end = (0..=message.len().min(1 << 10)).rev().find(|end| message.is_char_boundary(*end));
+    message.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 // The name of a task in `_meta` of what belongs to it (2025-11-25; TASK-023).

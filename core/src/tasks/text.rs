@@ -1,17 +1,12 @@
-//! Texts of tasks of this side: ids in Base64, times in ISO 8601, states.
+//! Ids of tasks of this side, in Base64.
 
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::entropy::Entropy;
-use crate::json::{object_members, string, write_int};
-use crate::model::TaskStatus;
-use crate::rpc::RpcError;
-use crate::time::write_iso_8601;
+use crate::model::TaskId;
 
 /// The bits of a task id. `Debug` omits them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +28,11 @@ impl TaskBits {
         // 16 bytes are 22 characters.
         let _ = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
         text
+    }
+
+    /// Returns the id.
+    pub(crate) fn id(self) -> TaskId {
+        TaskId::new(ascii(&self.text()))
     }
 
     /// Parses an id; `None` if it is not one of this side.
@@ -80,71 +80,8 @@ pub(crate) fn ascii(text: &[u8]) -> &str {
     core::str::from_utf8(text).unwrap_or_default()
 }
 
-/// Largest time to live, so that sums of times do not overflow: about 31 years.
-const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
-
-/// Returns the time to live of a new task in milliseconds: what is asked for, up to a limit (TASK-016).
-pub(crate) fn granted_ttl(asked: Option<Duration>, default: Duration, max: Duration) -> u64 {
-    // At least one millisecond: a task that expires at once could never be collected.
-    millis(asked.unwrap_or(default).min(max)).clamp(1, MAX_TTL_MILLIS)
-}
-
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Members that every state of a task has, in both forms (TASK-014, TASK-108).
-pub(crate) struct StateText<'a> {
-    pub(crate) id: TaskBits,
-    pub(crate) status: &'a TaskStatus,
-    /// Unix time of the creation, and of the last change.
-    pub(crate) created: u64,
-    pub(crate) updated: u64,
-    pub(crate) ttl_millis: u64,
-    pub(crate) poll_millis: u32,
-}
-
-impl StateText<'_> {
-    /// Appends the members, without braces.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, is_modern: bool) {
-        let number = |out: &mut Vec<u8>, number| write_int(out, i64::try_from(number).unwrap_or(i64::MAX));
-        out.extend_from_slice(b"\"taskId\":\"");
-        out.extend_from_slice(&self.id.text());
-        out.extend_from_slice(b"\",\"status\":\"");
-        out.extend_from_slice(self.status.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"createdAt\":\"");
-        write_iso_8601(out, self.created);
-        out.extend_from_slice(b"\",\"lastUpdatedAt\":\"");
-        write_iso_8601(out, self.updated);
-        out.extend_from_slice(if is_modern { b"\",\"ttlMs\":" } else { b"\",\"ttl\":" });
-        number(out, self.ttl_millis);
-        out.extend_from_slice(if is_modern { b",\"pollIntervalMs\":" } else { b",\"pollInterval\":" });
-        number(out, u64::from(self.poll_millis));
-    }
-}
-
-// Parameters of requests about tasks, and the errors that they are refused with.
-
-/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
-/// TASK-124).
-pub(crate) fn unknown_task() -> RpcError {
-    RpcError::invalid_params("the task does not exist")
-}
-
-/// Returns the id of the task in the parameters of a request.
-///
-/// # Errors
-///
-/// The error response to send.
-pub(crate) fn task_id(params: &[u8]) -> Result<Cow<'_, str>, RpcError> {
-    let mut id = None;
-    object_members(params, |name, value| {
-        if name == b"taskId" {
-            id = Some(value);
-        }
-    });
-    let id = id.ok_or_else(|| RpcError::invalid_params("`params.taskId` is missing"))?;
-    string(id).ok_or_else(|| RpcError::invalid_params("`params.taskId` is not a string"))
 }
 
 #[cfg(test)]

@@ -73,12 +73,12 @@ const ALLOWED: &[(&str, &str)] = &[
     ("listen_filter", "change identity json methods model rpc"),
     ("diagnostic", "deprecation methods rpc"),
     ("error", "ascii diagnostic json limits methods raw rpc scope version"),
-    // Tasks as both roles see them.
-    ("tasks", "entropy error json meta model rpc time"),
     // The interface of an observer of requests.
     ("observe", "error json meta methods model rpc slab tap time version"),
     // Shared by both engines.
     ("calls", SHARED),
+    // Tasks as both roles see them.
+    ("tasks", "calls entropy error identity json meta methods model raw rpc slab time"),
     // Heads of HTTP messages, which no engine parses.
     ("head", "ascii"),
     // The engines do not know each other.

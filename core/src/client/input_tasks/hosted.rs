@@ -6,32 +6,26 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::{HostedQuestion, RequestSource};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::InboundCall;
+use crate::calls::inbound::{InboundCall, RequestSource};
 use crate::client::common::CommonState;
 use crate::client::input::{InputId, InputSource, check_input_response};
 use crate::client::tasks::WriteAnswer;
 use crate::entropy::Entropy;
 use crate::error::UseError;
-use crate::json::{object_members, string, write_str};
 use crate::limits::Limit;
 use crate::model::{TaskId, TaskStatus};
-use crate::raw::RawJson;
 use crate::rpc::{self, RpcError};
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
-use crate::tasks::text::{StateText, TaskBits, TaskIds, ascii, granted_ttl, millis, task_id, unknown_task};
-use crate::tasks::write_with_related_task;
+use crate::tasks::ledger::{TaskHead, list_position, send_list, task_id, unknown_task};
+use crate::tasks::text::{TaskBits, TaskIds, ascii};
+use crate::tasks::{clip, write_with_related_task};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 use crate::{methods, shape};
 
 /// The only revision with such tasks.
 const VERSION: Version = Version::V2025_11_25;
-
-/// Longest message of a state in bytes; a longer one is cut.
-const MAX_MESSAGE: usize = 1 << 10;
 
 /// Settings of tasks that a client hosts, for [`Config::input_tasks`](crate::client::Config::input_tasks).
 #[derive(Clone, Debug)]
@@ -80,14 +74,10 @@ impl Outcome {
 
 /// A task: a question that is open until there is an outcome.
 pub(super) struct HostedTask {
-    pub(super) id: TaskBits,
+    head: TaskHead,
     method: &'static str,
     /// The task of the server that needs the answer (TASK-023).
     related_task: Option<TaskId>,
-    created: u64,
-    updated: u64,
-    ttl_millis: u64,
-    pub(super) expires_at: Instant,
     /// Time by which the question must be answered.
     answer_by: Instant,
     pub(super) outcome: Option<Outcome>,
@@ -101,6 +91,17 @@ impl HostedTask {
     /// Returns whether the server does not need the task any more.
     const fn is_unneeded(&self) -> bool {
         self.is_collected || matches!(self.outcome, Some(Outcome::Cancelled))
+    }
+
+    /// Appends the members of a state, without braces (TASK-014, TASK-015).
+    fn write_state(&self, out: &mut Vec<u8>) {
+        let (status, message) = match &self.outcome {
+            None => (TaskStatus::Working, None),
+            Some(Outcome::Answer(_)) => (TaskStatus::Completed, None),
+            Some(Outcome::Error(error)) => (TaskStatus::Failed, Some(clip(&error.message))), // TASK-032
+            Some(Outcome::Cancelled) => (TaskStatus::Cancelled, None),
+        };
+        self.head.write(out, &status, message, false);
     }
 }
 
@@ -159,40 +160,16 @@ impl HostedTasks {
     /// The error response to send (TASK-031).
     pub(super) fn find(&self, now: Instant, id: &str) -> Result<u64, RpcError> {
         let found = TaskBits::parse(id.as_bytes()).and_then(|bits| self.by_id.get(&bits).copied());
-        let is_visible = |serial: &u64| self.tasks.get(serial).is_some_and(|task| task.expires_at > now);
+        let is_visible = |serial: &u64| self.tasks.get(serial).is_some_and(|task| task.head.expires_at > now);
         found.filter(is_visible).ok_or_else(unknown_task)
-    }
-
-    /// Appends the members of a state, without braces (TASK-014, TASK-015).
-    pub(super) fn write_state(&self, out: &mut Vec<u8>, task: &HostedTask) {
-        let (status, message) = match &task.outcome {
-            None => (TaskStatus::Working, None),
-            Some(Outcome::Answer(_)) => (TaskStatus::Completed, None),
-            Some(Outcome::Error(error)) => (TaskStatus::Failed, Some(clip(&error.message))), // TASK-032
-            Some(Outcome::Cancelled) => (TaskStatus::Cancelled, None),
-        };
-        let state = StateText {
-            id: task.id,
-            status: &status,
-            created: task.created,
-            updated: task.updated,
-            ttl_millis: task.ttl_millis,
-            poll_millis: u32::try_from(millis(self.limits.poll_interval)).unwrap_or(u32::MAX),
-        };
-        state.write(out, false);
-        if let Some(message) = message {
-            out.extend_from_slice(b",\"statusMessage\":");
-            write_str(out, message);
-        }
     }
 
     /// Ends a task with an outcome, and answers the requests that wait for it.
     pub(super) fn end(&mut self, common: &mut CommonState, serial: u64, outcome: Outcome) {
-        let updated = self.anchor.unix_secs(common.endpoint.now);
         let Some(task) = self.tasks.get_mut(&serial).filter(|task| task.outcome.is_none()) else { return };
-        task.updated = updated;
+        task.head.touch(common.endpoint.now, self.anchor);
         // If both times are the same, their entry is that of the expiry.
-        if task.answer_by != task.expires_at {
+        if task.answer_by != task.head.expires_at {
             self.deadlines.remove(&(task.answer_by, serial));
         }
         self.bytes += outcome.len();
@@ -211,11 +188,8 @@ impl HostedTasks {
         task.is_collected = true;
         match &task.outcome {
             Some(Outcome::Answer(text)) => {
-                let Some(record) = common.endpoint.end_call(request) else { return };
-                common.endpoint.send_or_batch(record.channel, None, &record.id, text.len(), |out| {
-                    rpc::result_head(out, &record.id);
-                    write_with_related_task(out, text, ascii(&task.id.text()));
-                    rpc::end(out);
+                common.endpoint.respond(request, text.len(), |out| {
+                    write_with_related_task(out, text, ascii(&task.head.id.text()));
                 });
             }
             Some(Outcome::Error(error)) => _ = common.endpoint.fail(request, error),
@@ -228,8 +202,8 @@ impl HostedTasks {
     /// Removes a task, and withdraws its question if that is open.
     fn remove(&mut self, common: &mut CommonState, serial: u64) {
         let Some(task) = self.tasks.remove(&serial) else { return };
-        self.by_id.remove(&task.id);
-        self.deadlines.remove(&(task.expires_at, serial));
+        self.by_id.remove(&task.head.id);
+        self.deadlines.remove(&(task.head.expires_at, serial));
         self.deadlines.remove(&(task.answer_by, serial));
         self.waiting -= task.waiting.len();
         match &task.outcome {
@@ -262,7 +236,7 @@ impl HostedTasks {
         common.endpoint.send(main, 0, |out| {
             rpc::notification_head(out, methods::TASK_STATUS);
             out.extend_from_slice(b",\"params\":{");
-            self.write_state(out, task);
+            task.write_state(out);
             out.push(b'}');
             rpc::end(out);
         });
@@ -282,6 +256,8 @@ impl HostedTasks {
 impl HostedTasks {
     /// Creates the task of a question and answers its request. Returns the serial number of the question.
     ///
+    /// `ttl` is the time to live that the server asks for.
+    ///
     /// # Errors
     ///
     /// The error response to send: there are too many tasks.
@@ -289,7 +265,9 @@ impl HostedTasks {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        question: HostedQuestion<'_>,
+        method: &'static str,
+        ttl: Option<Duration>,
+        related_task: Option<&TaskId>,
     ) -> Result<u64, RpcError> {
         if self.tasks.len() >= self.limits.max_tasks {
             self.make_room(common);
@@ -299,29 +277,22 @@ impl HostedTasks {
         }
         let now = common.endpoint.now;
         let (id, serial) = (self.ids.draw(), common.next_serial());
-        let ttl_millis = granted_ttl(question.ttl, self.limits.default_ttl, self.limits.max_ttl);
-        let expires_at = now + Duration::from_millis(ttl_millis);
-        let answer_by = now + common.endpoint.limits.input_timeout;
-        let created = self.anchor.unix_secs(now);
+        let ttl = ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
+        let head = TaskHead::new(id, now, self.anchor, ttl, self.limits.poll_interval);
+        let (expires_at, answer_by) = (head.expires_at, now + common.endpoint.limits.input_timeout);
         let task = HostedTask {
-            id,
-            method: question.method,
-            related_task: question.related_task.cloned(),
-            created,
-            updated: created,
-            ttl_millis,
-            expires_at,
+            head,
+            method,
+            related_task: related_task.cloned(),
             answer_by,
             outcome: None,
             is_collected: false,
             waiting: Vec::new(),
         };
-        common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
-            rpc::result_head(out, source.id);
+        common.endpoint.send_result(source, 0, |out| {
             out.extend_from_slice(b"{\"task\":{"); // TASK-009
-            self.write_state(out, &task);
+            task.write_state(out);
             out.extend_from_slice(b"}}");
-            rpc::end(out);
         });
         self.tasks.insert(serial, task);
         self.by_id.insert(id, serial);
@@ -330,21 +301,6 @@ impl HostedTasks {
         self.deadlines.insert((answer_by, serial));
         self.arm(common);
         Ok(serial)
-    }
-
-    /// Answers a request about tasks, now or later.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    pub(in crate::client) fn handle_request(
-        &mut self,
-        common: &mut CommonState,
-        source: RequestSource<'_>,
-        method: &str,
-        params: Option<&RawJson>,
-    ) -> Result<(), RpcError> {
-        self.handle(common, source, method, params.map_or(b"{}", |params| params.as_bytes()))
     }
 
     /// Ends a task with the answer to its question.
@@ -412,7 +368,7 @@ impl HostedTasks {
         while let Some((at, serial)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, serial));
             let Some(task) = self.tasks.get(&serial) else { continue };
-            if task.expires_at <= now {
+            if task.head.expires_at <= now {
                 self.remove(common, serial);
             } else if task.outcome.is_none() {
                 withdraw(common, serial);
@@ -459,11 +415,11 @@ impl HostedTasks {
         assert_eq!(self.open, tasks().filter(|task| task.outcome.is_none()).count());
         assert!(self.tasks.len() <= self.limits.max_tasks && self.waiting <= self.limits.max_waiting);
         let ids: BTreeMap<TaskBits, u64> =
-            self.tasks.iter().map(|(serial, task)| (task.id, *serial)).collect();
+            self.tasks.iter().map(|(serial, task)| (task.head.id, *serial)).collect();
         assert_eq!(self.by_id, ids);
         let times = |(serial, task): (&u64, &HostedTask)| {
             let open = task.outcome.is_none().then_some((task.answer_by, *serial));
-            [Some((task.expires_at, *serial)), open]
+            [Some((task.head.expires_at, *serial)), open]
         };
         let deadlines: BTreeSet<_> = self.tasks.iter().flat_map(times).flatten().collect();
         assert_eq!(self.deadlines, deadlines);
@@ -482,11 +438,6 @@ impl HostedTasks {
 /// Reports that a question is not open any more.
 pub(super) fn withdraw(common: &mut CommonState, serial: u64) {
     common.events.withdraw_input(InputId(InputSource::Hosted(serial)));
-}
-
-fn clip(message: &str) -> &str {
-    let end = (0..=message.len().min(MAX_MESSAGE)).rev().find(|end| message.is_char_boundary(*end));
-    message.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 // Limits of tasks that the client hosts.
@@ -581,17 +532,13 @@ impl InputTaskLimits {
 
 // Requests of the server about hosted tasks: `tasks/get`, `tasks/result`, `tasks/cancel`, `tasks/list`.
 
-/// Number of tasks in a page of `tasks/list`, and of bytes after which a page ends.
-const PAGE_SIZE: usize = 50;
-const PAGE_BYTES: usize = 32 << 10;
-
 impl HostedTasks {
     /// Answers a request about tasks, now or later.
     ///
     /// # Errors
     ///
     /// The error response to send.
-    pub(super) fn handle(
+    pub(in crate::client) fn handle_request(
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
@@ -616,12 +563,10 @@ impl HostedTasks {
             _ => {}
         }
         let Some(task) = self.tasks.get(&serial) else { return Ok(()) };
-        common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
-            rpc::result_head(out, source.id);
+        common.endpoint.send_result(source, 0, |out| {
             out.push(b'{');
-            self.write_state(out, task);
+            task.write_state(out);
             out.push(b'}');
-            rpc::end(out);
         });
         Ok(())
     }
@@ -663,62 +608,19 @@ impl HostedTasks {
         source: RequestSource<'_>,
         params: &[u8],
     ) -> Result<(), RpcError> {
-        let mut cursor = None;
-        object_members(params, |name, value| {
-            if name == b"cursor" && value != b"null" {
-                cursor = Some(string(value).and_then(|text| text.parse::<u64>().ok()));
-            }
-        });
-        let after = match cursor {
-            None => 0,
-            Some(serial) => serial.ok_or_else(|| RpcError::invalid_params("`params.cursor` is not valid"))?,
-        };
-        let (mut page, mut last, now) = (Vec::new(), None, common.endpoint.now);
         // The cursor is a serial number: it stays right when the task that it names is gone.
+        let after = list_position(params, |text| text.parse::<u64>().ok())?.unwrap_or_default();
+        let now = common.endpoint.now;
         let listed = self.tasks.range(after.saturating_add(1)..);
-        let mut tasks = listed.filter(|(_, task)| task.expires_at > now);
-        for (count, (serial, task)) in tasks.by_ref().enumerate() {
-            page.extend_from_slice(if page.is_empty() { b"{" } else { b",{" });
-            self.write_state(&mut page, task);
-            page.push(b'}');
-            last = Some(*serial);
-            // Compared behind the entry, so each page has at least one and the list comes to its end.
-            if count + 1 >= PAGE_SIZE || page.len() >= PAGE_BYTES {
-                break;
-            }
-        }
-        // A cursor is sent only if another task follows.
-        let next = last.filter(|_| tasks.next().is_some());
-        common.endpoint.send_or_batch(source.channel, source.batch, source.id, page.len(), |out| {
-            rpc::result_head(out, source.id);
-            out.extend_from_slice(b"{\"tasks\":[");
-            out.extend_from_slice(&page);
-            out.push(b']');
-            if let Some(serial) = next {
-                out.extend_from_slice(b",\"nextCursor\":");
-                write_str(out, &alloc::format!("{serial}"));
-            }
-            out.push(b'}');
-            rpc::end(out);
-        });
+        let tasks = listed.filter(|(_, task)| task.head.expires_at > now);
+        let write = |out: &mut Vec<u8>, (_, task): (&u64, &HostedTask)| task.write_state(out);
+        send_list(&mut common.endpoint, source, tasks, write, |(serial, _)| alloc::format!("{serial}"));
         Ok(())
     }
 }
 
 /// Adds a request to the table of calls. It ends with its task at the latest.
 fn begin_request(common: &mut CommonState, source: RequestSource<'_>) -> Option<Key> {
-    common.endpoint.begin_call(InboundCall {
-        id: source.id.clone(),
-        channel: source.channel,
-        version: Version::V2025_11_25,
-        cacheable: false,
-        progress_token: None,
-        throttle: None,
-        expires_at: Instant::FAR_FUTURE,
-        batch: source.batch,
-        log_threshold: 0,
-        is_owed: false,
-        is_long_lived: false,
-        links: TreeLinks::default(),
-    })
+    let call = InboundCall::new(source.id.clone(), source.channel, VERSION);
+    common.endpoint.begin_call(InboundCall { batch: source.batch, ..call })
 }

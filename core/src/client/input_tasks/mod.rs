@@ -19,35 +19,18 @@ use serde::Serialize;
 use super::calls::Calls;
 use super::common::CommonState;
 use super::config::Config;
-use crate::calls::inbound::BatchKey;
+use crate::calls::inbound::RequestSource;
 use crate::error::UseError;
 use crate::json::Serializer;
 use crate::methods::{self, Capability};
 use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, RpcError};
+use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::sync::Arc;
+use crate::tasks::may_be_task;
 use crate::version::Version;
 use hosted::{HostedTasks, InputTasks};
-
-/// The place at which a request of the server is answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RequestSource<'a> {
-    pub(super) channel: Key,
-    pub(super) batch: Option<BatchKey>,
-    pub(super) id: &'a RequestId,
-}
-
-/// A question that becomes a task.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HostedQuestion<'a> {
-    pub(super) method: &'static str,
-    /// Time to live that the server asks for.
-    pub(super) ttl: Option<Duration>,
-    /// The task of the server that needs the answer (TASK-023).
-    pub(super) related_task: Option<&'a TaskId>,
-}
 
 /// Takes the request to run a question as a task out of its parameters (TASK-008).
 ///
@@ -106,17 +89,6 @@ impl Config {
     }
 }
 
-/// Returns whether the client declared that a question may run as a task.
-#[expect(deprecated, reason = "supported until its removal")]
-fn is_declared(config: &Config, request: &InputRequest<'_>) -> bool {
-    let capability = match request {
-        InputRequest::CreateMessage(_) => Capability::SamplingTasks,
-        InputRequest::Elicit(_) => Capability::ElicitationTasks,
-        _ => return false,
-    };
-    config.has_input_tasks() && config.settings.capabilities.has(capability)
-}
-
 impl Calls {
     /// Returns the table of hosted tasks if the configuration has them. It is made now if there is none.
     fn hosted(&mut self, common: &CommonState) -> Option<&mut HostedTasks> {
@@ -139,15 +111,16 @@ impl Calls {
         request: &mut InputRequest<'static>,
         related_task: Option<&TaskId>,
     ) -> Result<Option<u64>, RpcError> {
-        if version != Version::V2025_11_25 || !is_declared(&common.config, request) {
+        let (config, method) = (&common.config, request.method().unwrap_or_default());
+        let is_declared = config.has_input_tasks() && may_be_task(&config.settings.capabilities, method);
+        if version != Version::V2025_11_25 || !is_declared {
             return Ok(None);
         }
         let Some(ttl) = take_task(request) else { return Ok(None) };
-        let method = request.method().unwrap_or_default();
         // Counted before the question is open: an open one would make it part of its own round.
         self.count_round(common, related_task)?;
         let Some(tasks) = self.hosted(common) else { return Ok(None) };
-        tasks.create(common, source, HostedQuestion { method, ttl, related_task }).map(Some)
+        tasks.create(common, source, method, ttl, related_task).map(Some)
     }
 
     /// Answers a request of the server about a hosted task.
@@ -159,7 +132,9 @@ impl Calls {
         params: Option<&RawJson>,
     ) {
         let answered = match self.hosted(common) {
-            Some(tasks) => tasks.handle_request(common, source, method, params),
+            Some(tasks) => {
+                tasks.handle_request(common, source, method, params.map_or(b"{}", |params| params.as_bytes()))
+            }
             None => Err(RpcError::method_not_found(method)),
         };
         if let Err(error) = answered {

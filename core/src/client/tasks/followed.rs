@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
 use super::states::TaskPolling;
 use super::{FollowedTasks, TaskOutcome};
@@ -13,34 +12,26 @@ use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
 use crate::client::event::Event;
 use crate::client::input::{Input, InputId, InputSource};
-use crate::error::{CallError, HttpError};
+use crate::error::CallError;
 use crate::json::write_str;
 use crate::model::{InputRequest, InputRequests, Task, TaskId, TaskStatus};
 use crate::rpc::RpcError;
 use crate::slab::Key;
-use crate::tasks::is_transient;
+use crate::tasks::clip;
+use crate::tasks::follow::{Follow, PollPace, is_transient, unknown_status};
 use crate::time::Instant;
 
 /// A task that a call follows.
 pub(super) struct FollowedTask {
-    pub(super) id: TaskId,
+    pub(super) follow: Follow,
     /// The call created the task: the task is cancelled if the call ends before it.
     pub(super) is_owned: bool,
     /// Time at which this client learned of the task.
     since: Instant,
-    pub(super) status: TaskStatus,
     message: Option<String>,
     last_updated_at: String,
-    /// Time between two polls that the server proposes.
-    proposed_interval: Option<Duration>,
     /// End of the time to live, as far as it can be known here.
     expires_at: Option<Instant>,
-    /// Time of the next poll.
-    pub(super) next_poll: Instant,
-    /// Polls that have failed in a row.
-    failures: u32,
-    /// Failed requests for the result.
-    pub(super) result_failures: u32,
     /// `tasks/get` in flight.
     pub(super) poll: Option<Key>,
     /// A notification has come since the last poll was sent, so the answer to the poll may be older.
@@ -86,17 +77,12 @@ pub(super) enum Question {
 impl FollowedTask {
     pub(super) fn new(now: Instant, id: TaskId, is_owned: bool) -> Self {
         Self {
-            id,
+            follow: Follow::new(now, id),
             is_owned,
             since: now,
-            status: TaskStatus::Working,
             message: None,
             last_updated_at: String::new(),
-            proposed_interval: None,
             expires_at: None,
-            next_poll: now,
-            failures: 0,
-            result_failures: 0,
             poll: None,
             was_notified: false,
             result: None,
@@ -120,14 +106,14 @@ impl FollowedTask {
         &mut self,
         now: Instant,
         task: &Task<'_>,
-        polling: &TaskPolling,
+        pace: &PollPace,
     ) -> Result<bool, CallError> {
         if let TaskStatus::Other(word) = &task.status {
-            let reason = alloc::format!("`{}` is no status of a task", crate::rpc::clip(word));
-            return Err(CallError::InvalidTask { reason });
+            return Err(unknown_status(word));
         }
-        let (status, message) = (task.status.clone(), task.status_message.as_deref().map(clip));
-        let is_new = status != self.status || message != self.message;
+        let (status, message): (_, Option<String>) =
+            (task.status.clone(), task.status_message.as_deref().map(|text| clip(text).into()));
+        let is_new = status != self.follow.status || message != self.message;
         let has_progressed = is_new || self.last_updated_at != task.last_updated_at;
         if let Some(ttl) = task.time_to_live() {
             // The clock of the server may differ, so the time begins when this client learned of the task.
@@ -137,11 +123,9 @@ impl FollowedTask {
         if !status.is_terminal() && !has_progressed && self.is_expired(now) {
             return Err(CallError::TaskExpired);
         }
-        (self.status, self.message) = (status, message);
-        self.last_updated_at = clip(&task.last_updated_at);
-        self.proposed_interval = task.suggested_interval();
-        self.failures = 0;
-        self.next_poll = now + polling.interval(self.proposed_interval, 0);
+        (self.follow.status, self.message) = (status, message);
+        self.last_updated_at = clip(&task.last_updated_at).into();
+        self.follow.record_state(now, task, pace);
         Ok(is_new)
     }
 
@@ -149,45 +133,23 @@ impl FollowedTask {
         self.expires_at.is_some_and(|at| now >= at)
     }
 
-    /// Records a failed poll, or gives up.
-    ///
-    /// # Errors
-    ///
-    /// The outcome of the call, after too many failures in a row.
-    pub(super) fn record_failure(
-        &mut self,
-        now: Instant,
-        error: CallError,
-        polling: &TaskPolling,
-    ) -> Result<(), CallError> {
-        self.failures = self.failures.saturating_add(1);
-        if self.failures >= polling.max_failures.max(1) {
-            return Err(if self.is_expired(now) { CallError::TaskExpired } else { error });
-        }
-        let wait = polling.interval(self.proposed_interval, self.failures);
-        let longest = polling.max_interval;
-        // The server proposes this time. Without a bound it could postpone the polls for ever.
-        self.next_poll = now + wait.max(retry_after(&error).unwrap_or_default().min(longest));
-        Ok(())
+    /// Returns the outcome of the call after the last failure of a request about the task.
+    pub(super) fn end_error(&self, now: Instant, error: CallError) -> CallError {
+        if is_transient(&error) && self.is_expired(now) { CallError::TaskExpired } else { error }
     }
 
     /// Returns whether polls are so rare that the server should be asked for notifications, too.
     pub(super) fn should_listen(&self, polling: &TaskPolling) -> bool {
         self.listen == TaskListen::Unneeded
-            && !self.status.is_terminal()
-            && polling.interval(self.proposed_interval, 0) >= polling.listen_from
-    }
-
-    /// Delays the next poll, for which there was no room.
-    pub(super) fn postpone(&mut self, now: Instant, polling: &TaskPolling) {
-        self.next_poll = now + polling.interval(self.proposed_interval, 0);
+            && !self.follow.status.is_terminal()
+            && polling.pace().interval(self.follow.proposed_interval, 0) >= polling.listen_from
     }
 
     /// Returns when the task needs attention, apart from what is in flight.
     pub(super) fn wakes_at(&self) -> Instant {
         // `tasks/result` of a task that has ended is in flight, and it brings the outcome.
-        let is_polled = self.poll.is_none() && !(self.status.is_terminal() && self.result.is_some());
-        let poll = if is_polled { self.next_poll } else { Instant::FAR_FUTURE };
+        let is_polled = self.poll.is_none() && !(self.follow.status.is_terminal() && self.result.is_some());
+        let poll = if is_polled { self.follow.next_poll } else { Instant::FAR_FUTURE };
         self.input_deadline.map_or(poll, |at| at.min(poll))
     }
 
@@ -256,28 +218,9 @@ impl FollowedTask {
 impl fmt::Debug for FollowedTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FollowedTask")
-            .field("status", &self.status)
+            .field("status", &self.follow.status)
             .field("questions", &self.questions.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Longest message and time in bytes that are kept of a state.
-const MAX_TEXT: usize = 1_024;
-
-fn clip(text: &str) -> String {
-    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
-    String::from(text.get(..end.unwrap_or_default()).unwrap_or_default())
-}
-
-/// Returns the time after which the server wants to be asked again.
-fn retry_after(error: &CallError) -> Option<Duration> {
-    match error {
-        CallError::Http(error) => match &**error {
-            HttpError::Response(response) => response.retry_after,
-            _ => None,
-        },
-        _ => None,
     }
 }
 
@@ -314,7 +257,9 @@ impl FollowedTasks {
             let names: Vec<&str> = requests.iter().map(|(name, _)| &**name).collect();
             self.withdraw(common, call, &names);
         }
-        let Some(id) = self.tasks.get(&call).map(|followed| followed.id.clone()) else { return Ok(()) };
+        let Some(id) = self.tasks.get(&call).map(|followed| followed.follow.id.clone()) else {
+            return Ok(());
+        };
         let is_known = |name: &str| {
             let mut followed = self.calls_of(&id).filter_map(|call| self.tasks.get(&call));
             followed.any(|followed| followed.questions.contains_key(name))

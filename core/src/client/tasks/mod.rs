@@ -22,7 +22,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use self::followed::{FollowedTask, Question, TaskListen};
-use self::states::{StateSource, read_state};
+use self::states::StateSource;
 use super::common::CommonState;
 use super::event::Peer;
 use super::input::check_input_response;
@@ -36,6 +36,7 @@ use crate::model::{self, Task, TaskId};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::tasks::MAX_TASK_ID;
+use crate::tasks::follow::{followers_of, read_state};
 use crate::version::Version;
 use requests::{Cancellations, NO_CALL};
 
@@ -222,9 +223,9 @@ impl FollowedTasks {
         if followed.input_deadline.is_some_and(|at| now >= at) {
             return true;
         }
-        if now >= followed.next_poll {
+        if now >= followed.follow.next_poll {
             // The result may have been lost after the end of the task was known.
-            if followed.status.is_terminal() && !common.is_modern() {
+            if followed.follow.status.is_terminal() && !common.is_modern() {
                 self.request_result(common, call);
             } else {
                 self.poll(common, call);
@@ -243,7 +244,7 @@ impl FollowedTasks {
         outcome: &Result<RawJson, CallError>,
     ) {
         let Some(followed) = self.tasks.remove(&call) else { return };
-        self.by_id.remove(&(followed.id.clone(), call));
+        self.by_id.remove(&(followed.follow.id.clone(), call));
         common.retained_bytes = common.retained_bytes.saturating_sub(followed.charged_bytes);
         let is_closed = matches!(outcome, Err(CallError::Closed(_)));
         let listen = match followed.listen {
@@ -258,7 +259,7 @@ impl FollowedTasks {
             common.endpoint.outbound.calls.remove(request);
         }
         // The call itself was removed above, so this is another call that follows the task.
-        let mut heir = self.call_of(&followed.id).and_then(|call| self.tasks.get_mut(&call));
+        let mut heir = self.call_of(&followed.follow.id).and_then(|call| self.tasks.get_mut(&call));
         for (name, question) in followed.questions {
             match (question, &mut heir) {
                 (Question::Open { serial, .. }, _) => {
@@ -273,10 +274,8 @@ impl FollowedTasks {
                 (_, None) => {}
             }
         }
-        let has_ended = followed.status.is_terminal()
-            || matches!(outcome, Err(CallError::TaskCancelled { .. } | CallError::TaskLost(_)));
-        if followed.is_owned && !has_ended && !is_closed {
-            self.cancel(common, &followed.id);
+        if followed.is_owned && followed.follow.runs_after(outcome) {
+            self.cancel(common, &followed.follow.id);
         }
     }
 
@@ -322,10 +321,7 @@ impl FollowedTasks {
 
 impl FollowedTasks {
     fn calls_of<'s>(&'s self, id: &TaskId) -> impl Iterator<Item = Key> + use<'s> {
-        // No key is smaller, so the range begins with the first call of the task.
-        let first = (id.clone(), Key { slot: 0, generation: 0 });
-        let id = id.clone();
-        self.by_id.range(first..).take_while(move |(other, _)| *other == id).map(|(_, call)| *call)
+        followers_of(&self.by_id, id)
     }
 
     /// Begins to follow a task. `is_owned` tells that the call has created it.

@@ -14,21 +14,21 @@ use crate::json::{TopLevelMembers, write_str};
 use crate::methods;
 use crate::model::TaskId;
 use crate::slab::Key;
-use crate::tasks::is_transient;
+use crate::tasks::follow::is_transient;
 use crate::time::Instant;
 
 impl FollowedTasks {
     /// Requests the state of a task, unless a request is in flight (TASK-018, TASK-111).
     pub(super) fn poll(&mut self, common: &mut CommonState, call: Key) {
-        let polling = common.config.polling();
+        let pace = common.config.polling().pace();
         let Some(followed) = self.tasks.get_mut(&call).filter(|followed| followed.poll.is_none()) else {
             return;
         };
         // Before the poll is sent: a notification from now on may be newer than the answer to it.
         followed.was_notified = false;
-        followed.poll = send(common, call, methods::TASKS_GET, &followed.id, |_| {});
+        followed.poll = send(common, call, methods::TASKS_GET, &followed.follow.id, |_| {});
         if followed.poll.is_none() {
-            followed.postpone(common.endpoint.now, &polling);
+            followed.follow.postpone(common.endpoint.now, &pace);
         }
     }
 
@@ -36,18 +36,18 @@ impl FollowedTasks {
     ///
     /// Before the end of the task it has no timeout. Meanwhile polls go on, so a lost request is noticed.
     pub(super) fn request_result(&mut self, common: &mut CommonState, call: Key) {
-        let polling = common.config.polling();
+        let pace = common.config.polling().pace();
         let Some(followed) = self.tasks.get_mut(&call) else { return };
-        let is_terminal = followed.status.is_terminal();
+        let is_terminal = followed.follow.status.is_terminal();
         let request = match followed.result {
             Some(request) => request,
             // One that stays open leaves room for polls.
             None if !is_terminal && !has_room_to_wait(common) => {
-                return followed.postpone(common.endpoint.now, &polling);
+                return followed.follow.postpone(common.endpoint.now, &pace);
             }
-            None => match send(common, call, methods::TASKS_RESULT, &followed.id, |_| {}) {
+            None => match send(common, call, methods::TASKS_RESULT, &followed.follow.id, |_| {}) {
                 Some(request) => *followed.result.insert(request),
-                None => return followed.postpone(common.endpoint.now, &polling),
+                None => return followed.follow.postpone(common.endpoint.now, &pace),
             },
         };
         let (now, total) = (common.endpoint.now, common.endpoint.limits.call_total_timeout);
@@ -73,8 +73,8 @@ impl FollowedTasks {
         }
         let mut answers = Vec::new();
         followed.write_answers(&mut answers);
-        let FollowedTask { id, update, .. } = followed;
-        *update = send(common, call, methods::TASKS_UPDATE, id, |out| {
+        let FollowedTask { follow, update, .. } = followed;
+        *update = send(common, call, methods::TASKS_UPDATE, &follow.id, |out| {
             out.extend_from_slice(b",\"inputResponses\":{");
             out.extend_from_slice(&answers);
             out.push(b'}');
@@ -94,7 +94,7 @@ impl FollowedTasks {
             common.is_modern() && followed.should_listen(&polling) && has_room_to_wait(common)
         };
         let Some(followed) = self.tasks.get_mut(&call).filter(wanted) else { return };
-        let id = followed.id.clone();
+        let id = followed.follow.id.clone();
         let request = send_params(common, call, methods::SUBSCRIPTIONS_LISTEN, |out| {
             out.extend_from_slice(b"{\"notifications\":{\"taskIds\":[");
             write_str(out, id.as_str());
@@ -238,7 +238,7 @@ impl Cancellation {
 
     fn postpone(&mut self, common: &mut CommonState) {
         self.request = None;
-        self.next = common.endpoint.now + common.config.polling().interval(None, self.attempts);
+        self.next = common.endpoint.now + common.config.polling().pace().interval(None, self.attempts);
         common.endpoint.deadlines.arm(self.next, EndpointTimer::Tasks);
     }
 }

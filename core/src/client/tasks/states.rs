@@ -1,6 +1,7 @@
 //! States of tasks: what a poll, a notification or a result says, and what becomes of the call.
 
 use alloc::boxed::Box;
+use core::ops::ControlFlow;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -13,9 +14,9 @@ use crate::error::CallError;
 use crate::meta;
 use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, code};
+use crate::rpc::RpcError;
 use crate::slab::Key;
-use crate::tasks::{PollPace, is_transient};
+use crate::tasks::follow::{PollPace, cancelled};
 
 /// The source of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,18 +29,6 @@ pub(super) enum StateSource {
     Notification,
 }
 
-/// Reads a state.
-///
-/// # Errors
-///
-/// [`CallError::InvalidTask`].
-pub(super) fn read_state(result: &RawJson) -> Result<Task<'static>, CallError> {
-    match result.parse::<Task<'_>>() {
-        Ok(task) => Ok(task.into_owned()),
-        Err(error) => Err(CallError::InvalidTask { reason: alloc::format!("{error}") }),
-    }
-}
-
 impl FollowedTasks {
     /// Handles a state of the task.
     pub(super) fn receive_state(
@@ -49,25 +38,25 @@ impl FollowedTasks {
         mut task: Task<'static>,
         source: StateSource,
     ) -> TaskOutcome {
-        let (now, polling) = (common.endpoint.now, common.config.polling());
+        let (now, pace) = (common.endpoint.now, common.config.polling().pace());
         let followed = self.tasks.get_mut(&call)?;
         // Terminal states never change, so this one is older (TASK-013).
-        if followed.status.is_terminal() && !task.status.is_terminal() {
+        if followed.follow.status.is_terminal() && !task.status.is_terminal() {
             if source == StateSource::Poll {
-                followed.postpone(now, &polling);
+                followed.follow.postpone(now, &pace);
                 self.rearm(common, call);
             }
             return None;
         }
-        let poll_at = followed.next_poll;
-        let is_new = match followed.record(now, &task, &polling) {
+        let poll_at = followed.follow.next_poll;
+        let is_new = match followed.record(now, &task, &pace) {
             Ok(is_new) => is_new,
             Err(error) => return Some(Err(error)),
         };
         if source == StateSource::Notification {
             followed.was_notified = true;
             // However many there are, polls keep their pace.
-            followed.next_poll = followed.next_poll.min(poll_at);
+            followed.follow.next_poll = followed.follow.next_poll.min(poll_at);
         }
         if is_new || source == StateSource::Creation {
             common.events.push_back(Event::Task { call: CallKey(call), task: Box::new(task.clone()) });
@@ -126,7 +115,7 @@ impl FollowedTasks {
         // The state in another message need not be complete. Such messages do not make polls more frequent.
         let (soon, followed) =
             (common.endpoint.now + common.config.polling().min_interval, self.tasks.get_mut(&call)?);
-        followed.next_poll = followed.next_poll.min(soon);
+        followed.follow.next_poll = followed.follow.next_poll.min(soon);
         None
     }
 
@@ -152,30 +141,13 @@ impl FollowedTasks {
         call: Key,
         outcome: Result<RawJson, CallError>,
     ) -> TaskOutcome {
-        match outcome {
-            Ok(result) => match read_state(&result) {
-                Ok(task) if self.tasks.get(&call).is_some_and(|followed| followed.id != task.task_id) => {
-                    let reason = "the state is that of another task".into();
-                    Some(Err(CallError::InvalidTask { reason }))
-                }
-                Ok(task) => self.receive_state(common, call, task, StateSource::Poll),
-                Err(error) => Some(Err(error)),
-            },
-            Err(CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
-                // The server does not know the task, or not any more.
-                Some(Err(CallError::TaskLost(error)))
-            }
-            Err(error) => self.receive_failure(common, call, error),
+        let (now, pace) = (common.endpoint.now, common.config.polling().pace());
+        let followed = self.tasks.get_mut(&call)?;
+        match followed.follow.receive_poll(now, outcome, &pace) {
+            Ok(Some(task)) => self.receive_state(common, call, task, StateSource::Poll),
+            Ok(None) => None,
+            Err(error) => Some(Err(followed.end_error(now, error))),
         }
-    }
-
-    /// Handles a failed request about a task. Failures of the transport are not the outcome of the task.
-    fn receive_failure(&mut self, common: &CommonState, call: Key, error: CallError) -> TaskOutcome {
-        if !is_transient(&error) {
-            return Some(Err(error));
-        }
-        let (now, polling) = (common.endpoint.now, common.config.polling());
-        self.tasks.get_mut(&call)?.record_failure(now, error, &polling).err().map(Err)
     }
 
     /// Handles the answer to `tasks/result` (TASK-019).
@@ -185,48 +157,24 @@ impl FollowedTasks {
         call: Key,
         outcome: Result<RawJson, CallError>,
     ) -> TaskOutcome {
-        let max_failures = common.config.polling().max_failures;
+        let (now, pace) = (common.endpoint.now, common.config.polling().pace());
         let followed = self.tasks.get_mut(&call)?;
-        let error = match outcome {
-            Ok(result) => {
-                // TASK-023
-                if related_id(&result).is_some_and(|id| id != followed.id) {
-                    let reason = "the result is that of another task".into();
-                    return Some(Err(CallError::InvalidTask { reason }));
-                }
-                // `end` cancels a task that still runs, and this one has its result.
-                followed.status = TaskStatus::Completed;
-                return Some(Ok(result));
-            }
-            Err(error) => error,
-        };
-        match (&followed.status, error) {
-            (TaskStatus::Completed, CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
-                return Some(Err(CallError::TaskLost(error)));
-            }
-            (TaskStatus::Completed | TaskStatus::Failed, error @ CallError::Rpc(_)) => {
-                return Some(Err(error));
-            }
-            (_, error) => {
-                followed.result_failures = followed.result_failures.saturating_add(1);
-                let is_final = !is_transient(&error) && !matches!(error, CallError::Rpc(_));
-                if is_final || followed.result_failures >= max_failures.max(1) {
-                    return Some(Err(error));
-                }
-                // Whether that was the outcome of the task, its state tells.
-                match error {
-                    CallError::Rpc(error) => followed.early_error = Some(error),
-                    error => return self.receive_failure(common, call, error),
-                }
+        let related = outcome.as_ref().ok().and_then(related_id); // TASK-023
+        if related.is_some_and(|id| id != followed.follow.id) {
+            let reason = "the result is that of another task".into();
+            return Some(Err(CallError::InvalidTask { reason }));
+        }
+        match followed.follow.receive_result(outcome, &pace) {
+            ControlFlow::Break(outcome) => return Some(outcome),
+            ControlFlow::Continue(CallError::Rpc(error)) => followed.early_error = Some(error),
+            ControlFlow::Continue(error) => {
+                let failed = followed.follow.record_failure(now, error, &pace);
+                return failed.err().map(|error| Err(followed.end_error(now, error)));
             }
         }
         self.poll(common, call);
         None
     }
-}
-
-fn cancelled(task: &Task<'_>) -> CallError {
-    CallError::TaskCancelled { message: task.status_message.clone() }
 }
 
 /// Reads the error of a task that has failed.
@@ -343,11 +291,10 @@ impl TaskPolling {
         self
     }
 
-    /// Returns the time until the next poll for the proposal of the server, after this number of failures in a row.
-    pub(super) fn interval(&self, proposed: Option<Duration>, failures: u32) -> Duration {
-        let pace =
-            PollPace { min: self.min_interval, default: self.default_interval, max: self.max_interval };
-        pace.interval(proposed, failures)
+    pub(super) const fn pace(&self) -> PollPace {
+        let Self { min_interval: min, default_interval: default, max_interval: max, max_failures, .. } =
+            *self;
+        PollPace { min, default, max, max_failures }
     }
 }
 
@@ -358,7 +305,7 @@ mod tests {
     // covers: TASK-017, TASK-114
     #[test]
     fn interval_is_that_of_the_server_within_bounds() {
-        let polling = TaskPolling::default();
+        let polling = TaskPolling::default().pace();
         let ms = Duration::from_millis;
         for (proposed, expected) in [
             (Some(ms(500)), ms(500)),
@@ -371,7 +318,7 @@ mod tests {
         }
         assert_eq!(polling.interval(Some(ms(500)), 3), ms(4_000));
         assert_eq!(polling.interval(None, u32::MAX), ms(60_000));
-        let odd = TaskPolling::new().interval_range(ms(0), ms(0));
+        let odd = TaskPolling::new().interval_range(ms(0), ms(0)).pace();
         assert_eq!(odd.interval(Some(ms(9)), 0), ms(1));
     }
 }

@@ -68,7 +68,7 @@ impl ListNode for Entry {
 /// The exchanges and actions of a client; see the [module](self).
 ///
 /// Invariant: the sums equal those of a walk over the exchanges (`sums_equal_a_walk_after_every_step`).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ExchangeTable {
     slab: Slab<Entry>,
     actions: VecDeque<Action>,
@@ -481,21 +481,6 @@ impl ExchangeTable {
         if self.slab.is_empty() {
             self.actions = VecDeque::new();
             self.requests = RequestStates::default();
-        }
-    }
-}
-
-impl Default for ExchangeTable {
-    fn default() -> Self {
-        Self {
-            slab: Slab::new(),
-            actions: VecDeque::new(),
-            requests: RequestStates::default(),
-            ready_streams: VecDeque::new(),
-            deadlines: Deadlines::new(),
-            held: List::new(),
-            get_stream: None,
-            sums: Sums::default(),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::client::Peer;
 use crate::diagnostic::Diagnostic;
 use crate::draft::{Deviation, Draft};
 use crate::error::{Fault, HttpError};
-use crate::json::object_members;
+use crate::json::{member, string};
 use crate::methods;
 use crate::rpc::{self, RequestId, envelope};
 use crate::slab::Key;
@@ -382,14 +382,8 @@ impl Client {
     pub(super) fn finish_renewal(&mut self, body: &Bytes) {
         let answer = envelope::parse(body, self.engine.config().effective_limits(), None);
         let result = answer.ok().and_then(|envelope| envelope.outcome(body).ok());
-        let mut version = None;
-        if let Some(result) = &result {
-            object_members(result.as_bytes(), |name, value| {
-                if name == b"protocolVersion" {
-                    version = crate::json::string(value);
-                }
-            });
-        }
+        let version = result.as_ref().and_then(|result| member(result.as_bytes(), "protocolVersion"));
+        let version = version.and_then(string);
         // What the engine knows of the server, and its calls in flight, hold for this revision alone.
         let same = self.engine.peer().is_some_and(|p| version.as_deref() == Some(p.version.as_str()));
         if !same {

@@ -16,7 +16,7 @@ use crate::draft::{Deviation, Draft};
 use crate::error::CallError;
 use crate::head::Fields;
 use crate::http::params::HeaderParams;
-use crate::json::{Scanner, object_members, string, write_str};
+use crate::json::{Scanner, member, object_members, string, write_str};
 use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::{self, envelope};
@@ -175,13 +175,8 @@ struct ToolList<'a> {
 }
 
 fn parse_tool_list(message: &Bytes) -> Option<ToolList<'_>> {
-    let (mut result, mut text, mut next) = (None, None, None);
-    object_members(message, |name, value| {
-        if name == b"result" {
-            result = Some(value);
-        }
-    });
-    object_members(result?, |name, value| match name {
+    let (mut text, mut next) = (None, None);
+    object_members(member(message, "result")?, |name, value| match name {
         b"tools" => text = Some(value),
         // Other values, `null` for example, are not cursors.
         b"nextCursor" => next = Some(value).filter(|v| v.first() == Some(&b'"')),

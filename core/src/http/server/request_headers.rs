@@ -435,13 +435,7 @@ fn string_member<'a>(
     params: &ParamsSpans,
     member: &str,
 ) -> Option<alloc::borrow::Cow<'a, str>> {
-    let mut found = None;
-    crate::json::object_members(params.whole.slice(frame)?, |name, value| {
-        if name == member.as_bytes() {
-            found = string(value);
-        }
-    });
-    found
+    crate::json::member(params.whole.slice(frame)?, member).and_then(string)
 }
 
 // The header fields that handlers may see.

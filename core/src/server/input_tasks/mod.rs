@@ -18,6 +18,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::ops::ControlFlow;
 use core::time::Duration;
 
 use super::channel::{ServerEndpoint, cancellation_route, request_route};
@@ -26,14 +27,14 @@ use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls};
 use crate::error::CallError;
-use crate::identity::Capabilities;
 use crate::json::{max_escaped_len, object_members, string, write_str};
-use crate::methods::{self, Capability};
+use crate::methods;
 use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
-use crate::rpc::{self, code};
+use crate::rpc;
 use crate::slab::Key;
-use crate::tasks::{MAX_TASK_ID, PollPace, is_transient};
+use crate::tasks::MAX_TASK_ID;
+use crate::tasks::follow::{Follow, PollPace, cancelled, followers_of, unknown_status};
 use crate::time::Instant;
 
 /// The wish that questions run as tasks.
@@ -61,61 +62,26 @@ pub(super) fn cancel_question(endpoint: &mut ServerEndpoint, request: Key, reaso
     }
 }
 
-/// Returns whether a client declared that questions of this method may run as tasks (TASK-003).
-#[expect(deprecated, reason = "supported until its removal")]
-pub(super) fn may_be_task(declared: &Capabilities, method: &str) -> bool {
-    match method {
-        methods::CREATE_MESSAGE => declared.has(Capability::SamplingTasks),
-        methods::ELICIT => declared.has(Capability::ElicitationTasks),
-        _ => false,
-    }
-}
-
 // The tasks that questions follow.
 
-/// Time between two polls (TASK-017).
+/// Times between polls (TASK-017).
 const PACE: PollPace = PollPace {
     min: Duration::from_millis(100),
     default: Duration::from_secs(1),
     max: Duration::from_secs(60),
+    max_failures: 5,
 };
-
-/// Number of requests about a task that may fail: polls in a row, and requests for the result in all.
-const MAX_FAILURES: u32 = 5;
 
 /// A question whose task is followed.
 struct FollowedQuestion {
-    id: TaskId,
+    follow: Follow,
     /// The stream on which the question was asked, and its session.
     stream: Key,
     root: Key,
-    status: TaskStatus,
-    proposed_interval: Option<Duration>,
-    next_poll: Instant,
-    failures: u32,
-    result_failures: u32,
     /// `tasks/get` or `tasks/result` in flight.
-    in_flight: Option<(Key, Request)>,
+    in_flight: Option<(Key, &'static str)>,
     /// A notification has led to a poll: one for each question, so that a client cannot make polls more frequent.
     was_hinted: bool,
-}
-
-/// A request about a task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Request {
-    Get,
-    Result,
-    Cancel,
-}
-
-impl Request {
-    const fn method(self) -> &'static str {
-        match self {
-            Self::Get => methods::TASKS_GET,
-            Self::Result => methods::TASKS_RESULT,
-            Self::Cancel => methods::TASKS_CANCEL,
-        }
-    }
 }
 
 /// Questions whose tasks are followed, by the keys of their requests; see the [module](self).
@@ -135,13 +101,6 @@ impl fmt::Debug for FollowedQuestions {
     }
 }
 
-impl QuestionTasks {
-    /// Creates the wish that questions run as tasks.
-    pub(super) fn new(ttl: Option<Duration>) -> Self {
-        Self { ttl }
-    }
-}
-
 fn invalid(reason: String) -> Option<InputOutcome> {
     Some(Err(CallError::InvalidTask { reason }))
 }
@@ -149,33 +108,25 @@ fn invalid(reason: String) -> Option<InputOutcome> {
 impl FollowedQuestions {
     /// Returns the question of a session that follows the task with this id.
     fn find(&self, root: Key, id: &TaskId) -> Option<Key> {
-        // The smallest key, so that the range begins with the first question of this id.
-        let first = (id.clone(), Key { slot: 0, generation: 0 });
-        let mut of_id = self.by_id.range(first..).take_while(|(other, _)| other == id).map(|(_, key)| *key);
         // Clients choose the ids: two sessions may have equal ones.
-        of_id.find(|key| self.questions.get(key).is_some_and(|question| question.root == root))
+        followers_of(&self.by_id, id)
+            .find(|key| self.questions.get(key).is_some_and(|question| question.root == root))
     }
 
     /// Applies a state of a task. Returns the outcome of its question, if there is one now.
     fn apply(&mut self, endpoint: &mut ServerEndpoint, key: Key, task: &Task<'_>) -> Option<InputOutcome> {
-        let question = self.questions.get_mut(&key)?;
-        question.failures = 0;
-        question.proposed_interval = task.suggested_interval();
-        question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, 0);
+        let follow = &mut self.questions.get_mut(&key)?.follow;
+        follow.record_state(endpoint.now, task, &PACE);
         // A terminal state never changes, so another one is older (TASK-013).
-        if !question.status.is_terminal() {
-            question.status = task.status.clone();
+        if !follow.status.is_terminal() {
+            follow.status = task.status.clone();
         }
-        match &question.status {
-            TaskStatus::Other(word) => {
-                return invalid(format!("`{}` is no status of a task", rpc::clip(word)));
-            }
-            TaskStatus::Cancelled => {
-                return Some(Err(CallError::TaskCancelled { message: task.status_message.clone() }));
-            }
+        match &follow.status {
+            TaskStatus::Other(word) => return Some(Err(unknown_status(word))),
+            TaskStatus::Cancelled => return Some(Err(cancelled(task))),
             // TASK-021
             TaskStatus::Completed | TaskStatus::Failed | TaskStatus::InputRequired => {
-                self.send_about(endpoint, key, Request::Result);
+                self.send_about(endpoint, key, methods::TASKS_RESULT);
             }
             TaskStatus::Working => {}
         }
@@ -184,23 +135,23 @@ impl FollowedQuestions {
     }
 
     /// Sends a request about the task of a question. Without room for it, it is sent later.
-    fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, request: Request) {
+    fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, method: &'static str) {
         // One request at a time, so that a slow client does not get one after the other.
         let Some(question) = self.questions.get_mut(&key).filter(|question| question.in_flight.is_none())
         else {
             return;
         };
-        match send(endpoint, key, (question.stream, question.root), request, &question.id) {
+        match send(endpoint, key, (question.stream, question.root), method, &question.follow.id) {
             Some(sent) => {
-                question.in_flight = Some((sent, request));
+                question.in_flight = Some((sent, method));
                 // The client holds it back until the task has ended; the question has a deadline.
-                if request == Request::Result && !question.status.is_terminal() {
+                if method == methods::TASKS_RESULT && !question.follow.status.is_terminal() {
                     if let Some(call) = endpoint.outbound.calls.get_mut(sent) {
                         call.disable_timeouts();
                     }
                 }
             }
-            None => question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, 0),
+            None => question.follow.postpone(endpoint.now, &PACE),
         }
     }
 
@@ -210,77 +161,11 @@ impl FollowedQuestions {
         let Some(request) = endpoint.outbound.calls.get_mut(key) else { return };
         let is_waiting = question.in_flight.is_some();
         // The request in flight has a deadline of its own. An earlier one here would find nothing to do.
-        request.idle_deadline = if is_waiting { Instant::FAR_FUTURE } else { question.next_poll };
+        request.idle_deadline = if is_waiting { Instant::FAR_FUTURE } else { question.follow.next_poll };
         let deadline = request.deadline();
         endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
     }
 
-    fn receive_state(
-        &mut self,
-        endpoint: &mut ServerEndpoint,
-        key: Key,
-        outcome: InputOutcome,
-    ) -> Option<InputOutcome> {
-        let error = match outcome {
-            Ok(result) => match result.parse::<Task<'_>>() {
-                Ok(task) if self.questions.get(&key).is_some_and(|q| q.id != task.task_id) => {
-                    return invalid("the state is that of another task".into());
-                }
-                Ok(task) => return self.apply(endpoint, key, &task),
-                Err(error) => return invalid(format!("{error}")),
-            },
-            Err(CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
-                return Some(Err(CallError::TaskLost(error))); // TASK-031
-            }
-            Err(error) => error,
-        };
-        let question = self.questions.get_mut(&key)?;
-        question.failures += 1;
-        if !is_transient(&error) || question.failures >= MAX_FAILURES {
-            return Some(Err(error));
-        }
-        question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, question.failures);
-        None
-    }
-
-    /// Takes the answer to `tasks/result` (TASK-019).
-    fn receive_result(
-        &mut self,
-        endpoint: &ServerEndpoint,
-        key: Key,
-        outcome: InputOutcome,
-    ) -> Option<InputOutcome> {
-        let question = self.questions.get_mut(&key)?;
-        let error = match outcome {
-            Ok(result) => {
-                // Marked as ended, so that `end` does not cancel the task.
-                question.status = TaskStatus::Completed;
-                return Some(Ok(result));
-            }
-            Err(error) => error,
-        };
-        let is_answer = matches!(error, CallError::Rpc(_));
-        match (&question.status, error) {
-            (TaskStatus::Completed, CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
-                Some(Err(CallError::TaskLost(error)))
-            }
-            // It is that of the question.
-            (TaskStatus::Completed | TaskStatus::Failed, error @ CallError::Rpc(_)) => Some(Err(error)),
-            (_, error) => {
-                question.result_failures += 1;
-                // An error of a task that was not known to have ended may be its outcome: its state tells.
-                if question.result_failures >= MAX_FAILURES || !(is_answer || is_transient(&error)) {
-                    return Some(Err(error));
-                }
-                let wait = PACE.interval(question.proposed_interval, question.result_failures);
-                question.next_poll = endpoint.now + wait;
-                None
-            }
-        }
-    }
-}
-
-impl FollowedQuestions {
     /// Takes the result of a question that was to become a task. Returns the outcome of one that did not.
     pub(in crate::server) fn begin(
         &mut self,
@@ -300,18 +185,13 @@ impl FollowedQuestions {
         // The id has had its answer, so a second response counts as late.
         endpoint.outbound.calls.supersede(question);
         let followed = FollowedQuestion {
-            id: task.task_id.clone(),
+            follow: Follow::new(endpoint.now, task.task_id.clone()),
             stream,
             root: endpoint.root_channel(stream),
-            status: TaskStatus::Working,
-            proposed_interval: None,
-            next_poll: endpoint.now,
-            failures: 0,
-            result_failures: 0,
             in_flight: None,
             was_hinted: false,
         };
-        self.by_id.insert((followed.id.clone(), question));
+        self.by_id.insert((task.task_id.clone(), question));
         self.questions.insert(question, followed);
         self.apply(endpoint, question, &task)
     }
@@ -326,10 +206,20 @@ impl FollowedQuestions {
     ) -> Option<InputOutcome> {
         let followed = self.questions.get_mut(&question)?;
         // A `tasks/cancel` is not recorded, so its answer ends nothing.
-        let (_, kind) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
-        let outcome = match kind {
-            Request::Result => self.receive_result(endpoint, question, outcome),
-            Request::Get | Request::Cancel => self.receive_state(endpoint, question, outcome),
+        let (_, method) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
+        let (now, follow) = (endpoint.now, &mut followed.follow);
+        let outcome = match method {
+            methods::TASKS_RESULT => match follow.receive_result(outcome, &PACE) {
+                ControlFlow::Break(outcome) => Some(outcome),
+                ControlFlow::Continue(_) => {
+                    follow.next_poll = now + PACE.interval(follow.proposed_interval, follow.result_failures);
+                    None
+                }
+            },
+            _ => match follow.receive_poll(now, outcome, &PACE) {
+                Ok(task) => task.and_then(|task| self.apply(endpoint, question, &task)),
+                Err(error) => Some(Err(error)),
+            },
         };
         if outcome.is_none() {
             self.rearm(endpoint, question);
@@ -340,9 +230,13 @@ impl FollowedQuestions {
     /// Does what is due for a question.
     pub(in crate::server) fn handle_deadline(&mut self, endpoint: &mut ServerEndpoint, question: Key) {
         let Some(followed) = self.questions.get(&question) else { return };
-        if endpoint.now >= followed.next_poll {
-            let is_over = followed.status.is_terminal();
-            self.send_about(endpoint, question, if is_over { Request::Result } else { Request::Get });
+        if endpoint.now >= followed.follow.next_poll {
+            let is_over = followed.follow.status.is_terminal();
+            self.send_about(
+                endpoint,
+                question,
+                if is_over { methods::TASKS_RESULT } else { methods::TASKS_GET },
+            );
         }
         self.rearm(endpoint, question);
     }
@@ -355,7 +249,7 @@ impl FollowedQuestions {
         outcome: &InputOutcome,
     ) {
         let Some(followed) = self.questions.remove(&question) else { return };
-        self.by_id.remove(&(followed.id.clone(), question));
+        self.by_id.remove(&(followed.follow.id.clone(), question));
         let is_closed = matches!(outcome, Err(CallError::Closed(_)));
         if let Some((request, _)) = followed.in_flight {
             let route = request_route(endpoint, (followed.stream, followed.root));
@@ -364,11 +258,9 @@ impl FollowedQuestions {
             }
             endpoint.end_request(request);
         }
-        let has_ended = followed.status.is_terminal()
-            || matches!(outcome, Err(CallError::TaskCancelled { .. } | CallError::TaskLost(_)));
-        if !has_ended && !is_closed {
+        if followed.follow.runs_after(outcome) {
             let target = (followed.stream, followed.root);
-            send(endpoint, question, target, Request::Cancel, &followed.id);
+            send(endpoint, question, target, methods::TASKS_CANCEL, &followed.follow.id);
         }
     }
 
@@ -390,7 +282,7 @@ impl FollowedQuestions {
         if has_room && task.task_id.as_str().len() <= MAX_TASK_ID && !task.status.is_terminal() {
             // No question has this key, so the answer finds none.
             let none = Key { slot: u32::MAX, generation: 0 };
-            send(endpoint, none, (root, root), Request::Cancel, &task.task_id);
+            send(endpoint, none, (root, root), methods::TASKS_CANCEL, &task.task_id);
         }
     }
 
@@ -413,11 +305,11 @@ impl FollowedQuestions {
         let Some(key) = self.find(root, &id) else { return false };
         let hinted = self.questions.get_mut(&key).filter(|question| is_over && !question.was_hinted);
         // The state of a task that is known to have ended needs no poll.
-        if let Some(question) = hinted.filter(|question| !question.status.is_terminal()) {
+        if let Some(question) = hinted.filter(|question| !question.follow.status.is_terminal()) {
             // While a request is in flight it changes nothing, because the next poll is near.
             question.was_hinted = question.in_flight.is_none();
             if question.was_hinted {
-                self.send_about(endpoint, key, Request::Get);
+                self.send_about(endpoint, key, methods::TASKS_GET);
                 self.rearm(endpoint, key);
             }
         }
@@ -427,7 +319,7 @@ impl FollowedQuestions {
     /// Panics if the table does not agree with the requests of the endpoint.
     #[cfg(any(debug_assertions, test))]
     pub(in crate::server) fn check_sums(&self, endpoint: &ServerEndpoint) {
-        let ids = self.questions.iter().map(|(key, question)| (question.id.clone(), *key));
+        let ids = self.questions.iter().map(|(key, question)| (question.follow.id.clone(), *key));
         assert_eq!(self.by_id, ids.collect());
         for (key, question) in &self.questions {
             let request = endpoint.outbound.calls.get(*key);
@@ -447,7 +339,7 @@ fn send(
     endpoint: &mut ServerEndpoint,
     question: Key,
     target: (Key, Key),
-    request: Request,
+    method: &'static str,
     id: &TaskId,
 ) -> Option<Key> {
     // As for the retries of a client, there is room for one request for each question.
@@ -461,7 +353,7 @@ fn send(
     let deadline = call.deadline();
     let key = endpoint.begin_request(call)?;
     let is_sent = endpoint.send(channel, max_escaped_len(id.as_str().len()), |out| {
-        rpc::request_head(out, OutboundCalls::wire_id(key), request.method());
+        rpc::request_head(out, OutboundCalls::wire_id(key), method);
         out.extend_from_slice(b",\"params\":{\"taskId\":");
         write_str(out, id.as_str());
         out.push(b'}');

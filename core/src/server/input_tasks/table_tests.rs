@@ -527,6 +527,6 @@ fn questions_become_tasks_by_the_declaration_of_their_kind() {
         (Capabilities::new().with(Capability::SamplingTasks), [true, false, false]),
         (Capabilities::new().with(Capability::ElicitationTasks), [false, true, false]),
     ] {
-        assert_eq!(methods.map(|method| super::may_be_task(&declared, method)), expected);
+        assert_eq!(methods.map(|method| crate::tasks::may_be_task(&declared, method)), expected);
     }
 }

@@ -29,14 +29,13 @@ impl ServerTasks {
         if count == 0 {
             return;
         }
-        let Some((stream, root)) = self.reachable_collector(cx, task) else {
-            if self.has_silent_collector(cx, task) {
-                self.refuse_questions(cx, task);
-            }
+        let collector = self.reachable_collector(cx, task);
+        if collector.is_none() && !self.has_silent_collector(cx, task) {
             return;
-        };
-        let capabilities =
-            session(cx.endpoint, root).map(|s| Capabilities::read(s.capabilities().as_bytes()));
+        }
+        let session = collector.and_then(|(_, root)| session(cx.endpoint, root));
+        let capabilities = session.map(|s| Capabilities::read(s.capabilities().as_bytes()));
+        // A client that cannot be asked lacks all capabilities for it.
         let capabilities = capabilities.unwrap_or_default();
         // By index, because an answer that is recorded below may end the round.
         for at in 0..count {
@@ -46,11 +45,13 @@ impl ServerTasks {
                 continue;
             }
             // The client that collects the result is asked, so its capabilities count.
-            if let Some(missing) = missing_capability(question, entry.version, &capabilities) {
-                let refused = Err(CallError::Refused(UseError::MissingPeerCapability(missing)));
-                self.record_answer(cx, task, at, refused);
+            let missing = missing_capability(question, entry.version, &capabilities);
+            let refusal = missing.map(UseError::MissingPeerCapability);
+            if let Some(refusal) = refusal.or_else(|| collector.is_none().then_some(UseError::NotReady)) {
+                self.record_answer(cx, task, at, Err(CallError::Refused(refusal)));
                 continue;
             }
+            let Some((stream, root)) = collector else { return };
             let max_pending = cx.endpoint.limits.effective_max_pending_calls();
             // A session of many: questions that its client leaves unanswered must not block the other sessions.
             let share = (max_pending / SESSION_SHARE).max(cx.endpoint.limits.max_inputs);
@@ -120,21 +121,6 @@ impl ServerTasks {
                     || root.and_then(|root| session(cx.endpoint, root)).is_some_and(|s| s.is_stateless)
             })
         })
-    }
-
-    /// Refuses the questions of a task for whose result only clients wait that cannot be asked.
-    fn refuse_questions(&mut self, cx: &mut TaskContext<'_>, task: Key) {
-        let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
-        for at in 0..count {
-            let Some(entry) = self.table.get(task) else { return };
-            let Some(question) = entry.questions().get(at) else { return };
-            if question.answer.is_none() && question.asked.is_none() {
-                // A client that cannot be asked lacks all capabilities for it.
-                let missing = missing_capability(question, entry.version, &Capabilities::default());
-                let missing = missing.map_or(UseError::NotReady, UseError::MissingPeerCapability);
-                self.record_answer(cx, task, at, Err(CallError::Refused(missing)));
-            }
-        }
     }
 
     /// Sends the request that asks a question. Returns false if there is no memory for it.

@@ -17,7 +17,7 @@ use crate::slab::Key;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
 use crate::sync::Arc;
-use crate::tasks::text::TaskBits;
+use crate::tasks::ledger::TaskHead;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -154,7 +154,7 @@ pub(in crate::server) struct TaskPeers {
 /// A task.
 #[derive(Debug)]
 pub(in crate::server) struct TaskEntry {
-    pub(in crate::server) id: TaskBits,
+    pub(in crate::server) head: TaskHead,
     pub(in crate::server) state: TaskState,
     /// Revision of the request.
     pub(in crate::server) version: Version,
@@ -164,11 +164,6 @@ pub(in crate::server) struct TaskEntry {
     pub(super) tool_failed: bool,
     /// A save of it failed, and it waits for its turn.
     pub(super) failed_saves: u8,
-    pub(super) poll_millis: u32,
-    pub(super) created: u64,
-    pub(super) updated: u64,
-    pub(super) ttl_millis: u64,
-    pub(super) expires_at: Instant,
     /// Number of the current state for the store, of the last state that it has, and of the one that it is writing.
     pub(super) revision: u32,
     pub(super) saved: u32,
@@ -193,6 +188,38 @@ pub(in crate::server) struct TaskEntry {
 }
 
 impl TaskEntry {
+    /// Creates a task that has neither run nor ended, and has no owner yet.
+    pub(super) fn new(head: TaskHead, state: TaskState, version: Version) -> Self {
+        Self {
+            head,
+            state,
+            version,
+            is_settled: false,
+            tool_failed: false,
+            failed_saves: 0,
+            revision: 0,
+            saved: 0,
+            saving: 0,
+            milestone: 0,
+            number: 0,
+            owner: Key { slot: 0, generation: 0 },
+            session: None,
+            run: None,
+            request: None,
+            used_keys: UsedKeys::default(),
+            message: None,
+            outcome: None,
+            peers: None,
+            links: TreeLinks::default(),
+            owned: ListLinks::NONE,
+        }
+    }
+
+    /// Returns whether clients of a revision see the task now.
+    pub(super) fn is_visible(&self, now: Instant, version: Version) -> bool {
+        self.status().is_some() && self.head.expires_at > now && self.version == version
+    }
+
     /// Returns the status that clients see; `None` before the task is created.
     pub(in crate::server) fn status(&self) -> Option<TaskStatus> {
         Some(match self.state {
@@ -461,8 +488,8 @@ impl TaskTable {
     ///
     /// [`UseError::Stale`] if its id is in use.
     pub(super) fn insert(&mut self, mut entry: TaskEntry, owner: Owner) -> Result<Key, UseError> {
-        let (id, bytes, expires_at) = (entry.id, entry.len(), entry.expires_at);
-        let place = self.by_id.place(&mut self.tasks, |_, other| other.id.cmp(&id));
+        let (id, bytes, expires_at) = (entry.head.id, entry.len(), entry.head.expires_at);
+        let place = self.by_id.place(&mut self.tasks, |_, other| other.head.id.cmp(&id));
         let place = place.map_err(|_| UseError::Stale)?;
         let owner = match self.by_owner.place(&mut self.owners, |_, other| other.owner.cmp(&owner)) {
             Err(known) => known,
@@ -493,8 +520,8 @@ impl TaskTable {
 
     /// Removes a task. Its record in the store is deleted.
     pub(in crate::server) fn remove(&mut self, key: Key) -> Option<TaskEntry> {
-        let (id, owner) = (self.tasks.get(key)?.id, self.tasks.get(key)?.owner);
-        self.by_id.remove(&mut self.tasks, key, |_, task| task.id.cmp(&id));
+        let (id, owner) = (self.tasks.get(key)?.head.id, self.tasks.get(key)?.owner);
+        self.by_id.remove(&mut self.tasks, key, |_, task| task.head.id.cmp(&id));
         let bytes = self.tasks.get(key)?.len();
         if let Some(of) = self.owners.get_mut(owner) {
             of.tasks.remove(&mut self.tasks, key);
@@ -510,7 +537,7 @@ impl TaskTable {
         self.running -= usize::from(task.state.holds_place()).min(self.running);
         // Also after a failed save, which may have been carried out all the same.
         if let Some(store) = self.store.as_mut().filter(|_| task.may_be_stored()) {
-            store.delete(task.id, task.revision.saturating_add(1));
+            store.delete(task.head.id, task.revision.saturating_add(1));
         }
         Some(task)
     }

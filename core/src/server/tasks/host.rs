@@ -1,6 +1,6 @@
 //! The tasks of an engine: the table, and the calls and listeners that it is connected with.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -11,18 +11,18 @@ use super::table::{TaskTable, error_outcome};
 use super::{TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
-use crate::calls::observing::observe_sent_result;
 use crate::error::CallError;
 use crate::identity::declared_extension;
-use crate::json::{self, write_str};
+use crate::json;
 use crate::model::TaskId;
 use crate::raw::RawJson;
-use crate::rpc::{self, RequestId, RpcError};
+use crate::rpc::{RequestId, RpcError};
 use crate::server::authorization::Authorization;
 use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
 use crate::slab::Key;
-use crate::tasks::text::{TaskBits, unknown_task};
+use crate::tasks::ledger::unknown_task;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 use crate::{meta, methods};
@@ -128,15 +128,7 @@ impl ServerTasks {
         extra: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let observed = cx.endpoint.inbound.take_observed(call);
-        let Some(record) = cx.endpoint.end_call(call) else { return };
-        cx.endpoint.send_or_batch(record.channel, None, &record.id, extra, |out| {
-            rpc::result_head(out, &record.id);
-            write(out);
-            rpc::end(out);
-        });
-        observe_sent_result(cx.endpoint, observed, 0, b"");
-        cx.ended.push(record.channel);
+        cx.ended.extend(cx.endpoint.respond(call, extra, write));
     }
 
     /// Ends a call with an error.
@@ -466,13 +458,7 @@ impl ServerTasks {
 /// The error response: the value is not a positive number (TASK-008).
 pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, RpcError> {
     let Some(params) = call.params.whole.slice(&call.frame) else { return Ok(None) };
-    let mut task = None;
-    json::object_members(params, |name, value| {
-        if name == b"task" {
-            task = Some(value);
-        }
-    });
-    let Some(task) = task else { return Ok(None) };
+    let Some(task) = json::member(params, "task") else { return Ok(None) };
     if task.first() != Some(&b'{') {
         return Err(RpcError::invalid_params("`params.task` is not an object"));
     }
@@ -490,13 +476,6 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
         }
         _ => Err(RpcError::invalid_params("`params.task.ttl` is not a positive number of milliseconds")),
     }
-}
-
-/// Appends a member whose value is a string.
-pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
-    write_str(out, name);
-    out.push(b':');
-    write_str(out, value);
 }
 
 // Ends of sessions: the tasks of a session end with it, because no other party may use them.
@@ -540,51 +519,39 @@ impl ServerTasks {
 pub(super) struct TaskListeners {
     /// By task and channel; the value says whether a notification waits for room.
     pub(super) by_task: BTreeMap<(Key, Key, RequestId), bool>,
-    by_channel: BTreeMap<(Key, RequestId), Vec<Key>>,
+    by_channel: BTreeSet<(Key, RequestId, Key)>,
 }
+
+/// No key and no id is smaller: integers are before texts.
+const FIRST: (Key, RequestId) = (Key { slot: 0, generation: 0 }, RequestId::int(i64::MIN));
 
 impl TaskListeners {
     pub(super) fn add(&mut self, task: Key, channel: Key, id: &RequestId) {
-        if self.by_task.insert((task, channel, id.clone()), false).is_none() {
-            self.by_channel.entry((channel, id.clone())).or_default().push(task);
-        }
+        self.by_task.insert((task, channel, id.clone()), false);
+        self.by_channel.insert((channel, id.clone(), task));
     }
 
     /// Removes the listener with this id of a channel, or all of the channel.
     pub(super) fn remove(&mut self, channel: Key, id: Option<&RequestId>) {
-        if self.by_channel.is_empty() {
-            return;
-        }
-        // Integers are before texts.
-        let first = (channel, id.cloned().unwrap_or(RequestId::int(i64::MIN)));
-        let of_channel = self.by_channel.range(first..).map(|(key, _)| key);
+        let first = (channel, id.cloned().unwrap_or(FIRST.1), FIRST.0);
+        let of_channel = self.by_channel.range(first..);
         let removed =
-            of_channel.take_while(|(other, at)| *other == channel && id.is_none_or(|id| at == id)).cloned();
-        for key in removed.collect::<Vec<_>>() {
-            for task in self.by_channel.remove(&key).unwrap_or_default() {
-                self.by_task.remove(&(task, key.0, key.1.clone()));
-            }
+            of_channel.take_while(|(other, at, _)| *other == channel && id.is_none_or(|id| at == id));
+        for (channel, id, task) in removed.cloned().collect::<Vec<_>>() {
+            self.by_channel.remove(&(channel, id.clone(), task));
+            self.by_task.remove(&(task, channel, id));
         }
     }
 
     pub(super) fn remove_task(&mut self, task: Key) {
         for (channel, id) in self.of_task(task) {
             self.by_task.remove(&(task, channel, id.clone()));
-            let key = (channel, id);
-            if let Some(tasks) = self.by_channel.get_mut(&key) {
-                tasks.retain(|other| *other != task);
-                if tasks.is_empty() {
-                    self.by_channel.remove(&key);
-                }
-            }
+            self.by_channel.remove(&(channel, id, task));
         }
     }
 
     pub(super) fn of_task(&self, task: Key) -> Vec<(Key, RequestId)> {
-        if self.by_task.is_empty() {
-            return Vec::new();
-        }
-        let first = (task, Key { slot: 0, generation: 0 }, RequestId::int(i64::MIN));
+        let first = (task, FIRST.0, FIRST.1);
         let of_task = self.by_task.range(first..).take_while(|((other, ..), _)| *other == task);
         of_task.map(|((_, channel, id), _)| (*channel, id.clone())).collect()
     }
@@ -592,8 +559,7 @@ impl TaskListeners {
     #[cfg(any(debug_assertions, test))]
     pub(super) fn check(&self, table: &TaskTable) {
         assert!(self.by_task.keys().all(|(task, ..)| table.get(*task).is_some()), "a listener has a task");
-        let listed: usize = self.by_channel.values().map(Vec::len).sum();
-        assert_eq!(listed, self.by_task.len(), "both indexes of listeners agree");
+        assert_eq!(self.by_channel.len(), self.by_task.len(), "both indexes of listeners agree");
     }
 }
 
@@ -622,8 +588,7 @@ mod tests {
             listeners.remove(key(channel), id);
             known.retain(|(_, other, of)| *other != key(channel) || id.is_some_and(|id| of != id));
             assert!(listeners.by_task.keys().eq(&known), "{channel} {id:?}");
-            let listed: usize = listeners.by_channel.values().map(Vec::len).sum();
-            assert_eq!(listed, known.len());
+            assert_eq!(listeners.by_channel.len(), known.len());
         }
     }
 }

@@ -41,6 +41,7 @@ use crate::model::{ClientCapabilities, TaskId};
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
+use crate::tasks::text::TaskBits;
 use crate::version::Version;
 use host::ServerTasks;
 
@@ -94,9 +95,9 @@ pub enum TaskOffer {
     Requested,
 }
 
-/// The bits of the id of a task that a call runs. `Debug` omits them.
+/// The id of a task that a call runs. `Debug` omits it.
 #[derive(Clone, Copy)]
-pub(super) struct RunId([u8; 16]);
+pub(super) struct RunId(TaskBits);
 
 impl fmt::Debug for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,10 +174,7 @@ impl Call {
     pub fn task_id(&self) -> Option<TaskId> {
         match self.task {
             CallTask::Offer(_) => None,
-            CallTask::Run(run) => {
-                let text = crate::tasks::text::TaskBits(run.0).text();
-                Some(TaskId::new(core::str::from_utf8(&text).unwrap_or_default()))
-            }
+            CallTask::Run(run) => Some(run.0.id()),
         }
     }
 

@@ -19,9 +19,8 @@ use crate::methods;
 use crate::raw::RawJson;
 use crate::server::authorization::{Authorization, Identity};
 use crate::slab::Key;
-use crate::slab::list::ListLinks;
-use crate::slab::tree::TreeLinks;
 use crate::sync::Arc;
+use crate::tasks::ledger::TaskHead;
 use crate::tasks::text::TaskBits;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
@@ -101,16 +100,17 @@ pub(super) fn encode(table: &TaskTable, key: Key) -> Option<Vec<u8>> {
     let task = table.tasks.get(key)?;
     let mut out = Writer(Vec::with_capacity(task.len()));
     out.byte(FORMAT);
-    out.0.extend_from_slice(&task.id.0);
+    out.0.extend_from_slice(&task.head.id.0);
     out.byte(u8::try_from(STATES.iter().position(|state| *state == task.state)?).ok()?);
     out.text(task.version.as_str().as_bytes());
+    let head = &task.head;
     // A session does not survive the process; from then on the id alone gives access.
     out.option(match table.owner(task)? {
         Owner::Principal(name) => Some(name.as_bytes()),
         Owner::Session(_) | Owner::Holder => None,
     });
     for number in
-        [task.created, task.updated, task.ttl_millis, u64::from(task.poll_millis), u64::from(task.revision)]
+        [head.created, head.updated, head.ttl_millis, u64::from(head.poll_millis), u64::from(task.revision)]
     {
         out.number(number);
     }
@@ -318,33 +318,18 @@ fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEnt
     let age = Duration::from_secs(anchor.unix_secs(now).saturating_sub(created));
     let left = Duration::from_millis(ttl_millis).saturating_sub(age);
     let tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
+    let expires_at = now + left;
+    let head = TaskHead { id, created, updated, ttl_millis, expires_at, poll_millis };
     let entry = TaskEntry {
-        id,
-        state,
-        version,
         is_settled: state.is_terminal(),
         tool_failed,
-        failed_saves: 0,
-        poll_millis,
-        created,
-        updated,
-        ttl_millis,
-        expires_at: now + left,
         revision,
         saved: revision,
-        saving: 0,
-        milestone: 0,
-        number: 0,
-        owner: Key { slot: 0, generation: 0 },
-        session: None,
-        run: None,
         request,
         used_keys,
         message,
         outcome,
-        peers: None,
-        links: TreeLinks::default(),
-        owned: ListLinks::NONE,
+        ..TaskEntry::new(head, state, version)
     };
     Some((entry, owner))
 }

@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::entry::{Held, TaskEntry, TaskOutcome};
-use super::host::{ServerTasks, write_str_member};
+use super::host::ServerTasks;
 use super::record::TaskRecordError;
 use super::store::{Detail, StoreEffect, text_room, write_members, write_with_related_task};
 use super::table::TaskTable;
 use super::{TaskContext, TaskRequestFrame, extension_required_error};
 use crate::built::{Part, Tasking};
 use crate::calls::endpoint::IdlessErrors;
-use crate::calls::inbound::{CallId, NO_MEMORY_FOR_ANSWER};
+use crate::calls::inbound::{CallId, NO_MEMORY_FOR_ANSWER, RequestSource};
 use crate::calls::observing::observe_failure;
 use crate::error::UseError;
 use crate::identity::declared_extension;
@@ -28,14 +28,10 @@ use crate::server::engine::Engine;
 use crate::server::event::{Call, CancelReason};
 use crate::slab::Key;
 use crate::sync::Arc;
-use crate::tasks::text::{task_id, unknown_task};
+use crate::tasks::clip;
+use crate::tasks::ledger::{list_position, send_list, task_id, unknown_task};
 use crate::time::Instant;
 use crate::version::Version;
-
-/// Number of tasks in a page of `tasks/list`.
-const PAGE_SIZE: usize = 50;
-/// Bytes of tasks after which a page of `tasks/list` ends.
-const PAGE_BYTES: usize = 32 << 10;
 
 impl ServerTasks {
     /// Answers a request about tasks.
@@ -62,8 +58,7 @@ impl ServerTasks {
             self.table.find(cx.endpoint.now, id.as_bytes(), &party, version).ok_or_else(unknown_task)?;
         match request.method {
             methods::TASKS_GET => {
-                let detail = Detail::Full;
-                self.send_task(cx, request, task, version, detail);
+                self.send_task(cx, request, task);
                 Ok(())
             }
             methods::TASKS_RESULT => self.collect(cx, request, task, version),
@@ -86,27 +81,17 @@ impl ServerTasks {
         declared.map(drop).ok_or_else(extension_required_error)
     }
 
-    fn send_task(
-        &self,
-        cx: &mut TaskContext<'_>,
-        request: &TaskRequestFrame<'_>,
-        task: Key,
-        version: Version,
-        detail: Detail,
-    ) {
+    fn send_task(&self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>, task: Key) {
         let Some(entry) = self.table.get(task) else { return };
         let suffix = &cx.config.result_suffix;
-        let (source, extra) = (request.source, text_room(entry) + suffix.len());
-        cx.endpoint.send_or_batch(source.channel, source.batch, request.id, extra, |out| {
-            rpc::result_head(out, request.id);
+        cx.endpoint.send_result(request.answer_to(), text_room(entry) + suffix.len(), |out| {
             out.push(b'{');
-            write_members(out, entry, detail);
-            if version >= Version::V2026_07_28 {
+            write_members(out, entry, Detail::Full);
+            if entry.version >= Version::V2026_07_28 {
                 out.push(b',');
                 out.extend_from_slice(suffix);
             }
             out.push(b'}');
-            rpc::end(out);
         });
     }
 
@@ -121,56 +106,17 @@ impl ServerTasks {
         request: &TaskRequestFrame<'_>,
         version: Version,
     ) -> Result<(), RpcError> {
-        let mut cursor = None;
-        object_members(request.text(), |name, value| {
-            if name == b"cursor" && value != b"null" {
-                cursor = Some(value);
-            }
-        });
-        let after = match cursor {
-            None => None,
-            Some(value) => {
-                let text = string(value).unwrap_or_default();
-                Some(
-                    parse_cursor(&text)
-                        .ok_or_else(|| RpcError::invalid_params("`params.cursor` is not valid"))?,
-                )
-            }
-        };
+        let after = list_position(request.text(), parse_cursor)?;
         let party = Self::party(cx.endpoint, request.source.channel, version);
         if party == super::entry::Owner::Holder {
             // Nothing tells the tasks of one client from those of others (TASK-035).
             return Err(RpcError::method_not_found(request.method));
         }
-        let mut tasks = self.table.list(cx.endpoint.now, &party, version, after);
-        let mut page = Vec::new();
-        let mut last = None;
-        // The last one may exceed it: a page makes progress.
-        let mut count = 0;
-        while let Some((key, entry)) =
-            (count < PAGE_SIZE && page.len() < PAGE_BYTES).then(|| tasks.next()).flatten()
-        {
-            count += 1;
-            page.extend_from_slice(if page.is_empty() { b"{" } else { b",{" });
-            write_members(&mut page, entry, Detail::Bare);
-            page.push(b'}');
-            last = Some((entry.number, key));
-        }
-        // Looked for, because a cursor must not lead to an empty page.
-        let next = last.filter(|_| tasks.next().is_some());
-        let source = request.source;
-        cx.endpoint.send_or_batch(source.channel, source.batch, request.id, page.len(), |out| {
-            rpc::result_head(out, request.id);
-            out.extend_from_slice(b"{\"tasks\":[");
-            out.extend_from_slice(&page);
-            out.push(b']');
-            if let Some((number, key)) = next {
-                out.push(b',');
-                write_str_member(out, "nextCursor", &write_cursor(number, key));
-            }
-            out.push(b'}');
-            rpc::end(out);
+        let tasks = self.table.list(cx.endpoint.now, &party, version, after);
+        let (source, bare) = (request.answer_to(), |out: &mut Vec<u8>, (_, entry): (Key, &TaskEntry)| {
+            write_members(out, entry, Detail::Bare);
         });
+        send_list(cx.endpoint, source, tasks, bare, |(key, entry)| write_cursor(entry.number, key));
         Ok(())
     }
 
@@ -340,6 +286,11 @@ impl TaskRequestFrame<'_> {
         }
     }
 
+    /// Returns the place of the answer.
+    const fn answer_to(&self) -> RequestSource<'_> {
+        RequestSource { channel: self.source.channel, batch: self.source.batch, id: self.id }
+    }
+
     fn text(&self) -> &[u8] {
         self.params.whole.slice(self.frame).unwrap_or(b"{}")
     }
@@ -371,9 +322,6 @@ fn stored_error(text: &[u8]) -> RpcError {
 }
 
 // Commands of the application about tasks.
-
-/// Longest message of a task, in bytes; a longer one is cut.
-const MAX_MESSAGE: usize = 1 << 10;
 
 impl Engine {
     /// Offers tasks to clients (TASK-001, TASK-103).
@@ -485,9 +433,7 @@ impl Tasks<'_> {
     /// notification is not announced later by itself: polls show it, and so does the next notification. Returns false if nothing changed, if
     /// there is no room for it, or if the call has ended or runs no task.
     pub fn working(&mut self, run: CallId, message: &str) -> bool {
-        let cut = (0..=MAX_MESSAGE.min(message.len())).rev().find(|at| message.is_char_boundary(*at));
-        let message = message.get(..cut.unwrap_or_default()).unwrap_or_default();
-        let changed = self.with(|tasks, cx| tasks.change_message(cx, run.0, message));
+        let changed = self.with(|tasks, cx| tasks.change_message(cx, run.0, clip(message)));
         changed.unwrap_or(false)
     }
 

@@ -29,7 +29,6 @@ use crate::server::log;
 use crate::server::parked::encode_requests;
 use crate::server::receive::{CarriedAnswer, RetryContext};
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
@@ -160,27 +159,20 @@ impl ServerTasks {
         (authorization, creator_ip): (Option<crate::server::Authorization>, Option<IpAddr>),
     ) {
         let Some(entry) = self.table.get_mut(task) else { return };
-        let (version, id) = (entry.version, RunId(entry.id.0));
+        let (version, run) = (entry.version, RunId(entry.head.id));
         let newest_progress = entry.peers.as_ref().and_then(|peers| peers.newest_progress);
         let throttle = newest_progress.map(|last_progress| {
             let new = NotificationThrottle::new(cx.endpoint.now, &cx.endpoint.limits);
             Box::new(NotificationThrottle { last_progress, ..new })
         });
+        // Unique while the task exists, and no secret.
+        let id = RequestId::int(i64::from_ne_bytes(u64::from(task).to_ne_bytes()));
+        // Without a deadline: the task has an expiry of its own, which ends its run.
         let begun = cx.endpoint.begin_call(InboundCall {
-            // Unique while the task exists, and no secret.
-            id: RequestId::int(i64::from_ne_bytes(u64::from(task).to_ne_bytes())),
-            channel: self.channel,
-            version,
-            cacheable: false,
             progress_token: entry.peers.as_ref().and_then(|peers| peers.progress_token.clone()),
             throttle,
-            // The task has an expiry of its own, which ends its run.
-            expires_at: Instant::FAR_FUTURE,
-            batch: None,
             log_threshold: log::NONE,
-            is_owed: false,
-            is_long_lived: false,
-            links: TreeLinks::default(),
+            ..InboundCall::new(id, self.channel, version)
         });
         let Some(key) = begun else {
             let error = error_outcome(&RpcError::internal("the server is shutting down"));
@@ -197,7 +189,7 @@ impl ServerTasks {
             params,
             retry,
             caller: Caller { authorization, is_resumed: true, creator_ip, ..Caller::default() },
-            task: CallTask::Run(id),
+            task: CallTask::Run(run),
         }));
     }
 
@@ -454,18 +446,9 @@ impl ServerTasks {
         version: Version,
     ) -> Result<Key, RpcError> {
         let begun = cx.endpoint.begin_call(InboundCall {
-            id: request.id.clone(),
-            channel: request.source.channel,
-            version,
-            cacheable: false,
-            progress_token: None,
-            throttle: None,
-            expires_at: Instant::FAR_FUTURE,
             batch: request.source.batch,
             log_threshold: log::NONE,
-            is_owed: false,
-            is_long_lived: false,
-            links: TreeLinks::default(),
+            ..InboundCall::new(request.id.clone(), request.source.channel, version)
         });
         let key = begun.ok_or_else(|| RpcError::internal("the connection has ended"))?;
         continue_direct_answer(cx.endpoint, key);

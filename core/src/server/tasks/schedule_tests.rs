@@ -128,14 +128,14 @@ impl Schedule {
                 let known = Known {
                     owner,
                     version: Some(task.version),
-                    expires: task.expires_at.as_micros() / 1_000_000,
+                    expires: task.head.expires_at.as_micros() / 1_000_000,
                     ..Known::default()
                 };
-                self.known.insert(task.id, known);
+                self.known.insert(task.head.id, known);
             }
             Milestone::NotCreated(key) => _ = self.table.remove(key),
             Milestone::Started(key) => {
-                let bits = self.table.get(key).expect("a task").id;
+                let bits = self.table.get(key).expect("a task").head.id;
                 let request = self.table.take_request(key).expect("what the handler needs");
                 let known = self.known.entry(bits).or_default();
                 known.runs += 1;
@@ -219,7 +219,7 @@ impl Schedule {
             }
             92..94 => {
                 if let Some(key) = self.any_task() {
-                    let bits = self.table.get(key).expect("a task").id;
+                    let bits = self.table.get(key).expect("a task").head.id;
                     _ = self.table.cancel(now, key);
                     self.running.retain(|other| *other != bits);
                 }
@@ -235,7 +235,7 @@ impl Schedule {
                 let now = at(self.now);
                 self.table.retry_store(now);
                 while let Some(key) = self.table.next_expired(now) {
-                    let bits = self.table.get(key).expect("a task").id;
+                    let bits = self.table.get(key).expect("a task").head.id;
                     self.running.retain(|other| *other != bits);
                     self.table.remove(key);
                 }

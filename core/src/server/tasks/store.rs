@@ -2,6 +2,7 @@
 //!
 //! At most one save of a task is under way. A change meanwhile is saved afterwards, as the state that the task has then.
 
+use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,11 +12,11 @@ use super::entry::{TaskEntry, TaskOutcome, TaskState};
 use super::record::{self, TaskRecordError};
 use super::table::TaskTable;
 use crate::deadlines::Deadlines;
-use crate::json::{max_escaped_len, object_members, string, write_str};
+use crate::json::{max_escaped_len, member, string, write_str};
 use crate::model::{TaskId, TaskStatus};
 use crate::slab::Key;
 use crate::tasks;
-use crate::tasks::text::{StateText, TaskBits, ascii};
+use crate::tasks::text::{TaskBits, ascii};
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -49,7 +50,7 @@ impl TaskTable {
         let store = self.store.as_mut()?;
         if let Some((bits, version)) = store.deletes.pop_front() {
             store.deleting.push((bits, version));
-            return Some(StoreEffect::Delete { id: text_id(bits), version });
+            return Some(StoreEffect::Delete { id: bits.id(), version });
         }
         loop {
             let key = self.store.as_mut()?.unsaved.pop_front()?;
@@ -59,7 +60,7 @@ impl TaskTable {
                 continue;
             }
             task.saving = task.revision;
-            let (id, version) = (text_id(task.id), task.revision);
+            let (id, version) = (task.head.id.id(), task.revision);
             let record = record::encode(self, key)?;
             return Some(StoreEffect::Save { id, version, record });
         }
@@ -113,11 +114,20 @@ impl TaskTable {
         if version < task.milestone {
             return Milestone::Nothing;
         }
-        let state = task.state;
-        match state {
-            TaskState::Creating if self.confirm_creation(key) => Milestone::Created(key),
-            TaskState::Starting if self.confirm_start(key) => Milestone::Started(key),
-            _ if self.confirm_end(key) => Milestone::Ended(key),
+        match task.state {
+            TaskState::Creating => {
+                self.set_state(key, TaskState::Queued);
+                self.push_turn(key);
+                Milestone::Created(key)
+            }
+            TaskState::Starting => {
+                self.set_state(key, TaskState::Running);
+                Milestone::Started(key)
+            }
+            // Clients see its end from now on.
+            state if state.is_terminal() && !core::mem::replace(&mut task.is_settled, true) => {
+                Milestone::Ended(key)
+            }
             _ => Milestone::Nothing,
         }
     }
@@ -169,7 +179,8 @@ impl TaskTable {
         record: &[u8],
     ) -> Result<Option<Key>, TaskRecordError> {
         let (entry, owner) = record::decode(record, now, self.anchor)?;
-        let (state, expires_at, id, revision) = (entry.state, entry.expires_at, entry.id, entry.revision);
+        let (state, revision) = (entry.state, entry.revision);
+        let (id, expires_at) = (entry.head.id, entry.head.expires_at);
         if TaskBits::parse(stored_id.as_str().as_bytes()) != Some(id) {
             return Err(TaskRecordError::OtherTask);
         }
@@ -204,10 +215,6 @@ impl TaskTable {
         }
         Ok(Some(key))
     }
-}
-
-fn text_id(bits: TaskBits) -> TaskId {
-    TaskId::new(core::str::from_utf8(&bits.text()).unwrap_or_default())
 }
 
 // The queue of a task store: pending operations, and finished ones.
@@ -254,7 +261,7 @@ impl fmt::Debug for StoreEffect {
 }
 
 /// The next operation of the store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StoreQueue {
     /// Tasks with something to save, and some that have none any more.
     pub(super) unsaved: VecDeque<Key>,
@@ -267,19 +274,6 @@ pub(super) struct StoreQueue {
     pub(super) failed_deletes: VecDeque<(Instant, TaskBits, u32)>,
     /// Number of failures in a row.
     pub(super) failures: u32,
-}
-
-impl Default for StoreQueue {
-    fn default() -> Self {
-        Self {
-            unsaved: VecDeque::new(),
-            deletes: VecDeque::new(),
-            deleting: Vec::new(),
-            retries: Deadlines::new(),
-            failed_deletes: VecDeque::new(),
-            failures: 0,
-        }
-    }
 }
 
 impl StoreQueue {
@@ -338,16 +332,7 @@ pub(super) fn text_room(task: &TaskEntry) -> usize {
 pub(super) fn write_members(out: &mut Vec<u8>, task: &TaskEntry, detail: Detail) {
     let is_modern = task.version >= Version::V2026_07_28;
     let status = task.status().unwrap_or(TaskStatus::Working);
-    let state = StateText {
-        id: task.id,
-        status: &status,
-        created: task.created,
-        updated: task.updated,
-        ttl_millis: task.ttl_millis,
-        poll_millis: task.poll_millis,
-    };
-    state.write(out, is_modern);
-    write_message(out, task, &status);
+    task.head.write(out, &status, message(task, &status).as_deref(), is_modern);
     if !is_modern || detail == Detail::Bare {
         return;
     }
@@ -365,23 +350,15 @@ pub(super) fn write_members(out: &mut Vec<u8>, task: &TaskEntry, detail: Detail)
     }
 }
 
-/// Appends the message, or for a task that failed without one its reason (TASK-032).
-fn write_message(out: &mut Vec<u8>, task: &TaskEntry, status: &TaskStatus) {
-    let mut write = |text: &str| {
-        out.extend_from_slice(b",\"statusMessage\":");
-        write_str(out, text);
-    };
+/// Returns the message, or for a task that failed without one its reason (TASK-032).
+fn message<'t>(task: &'t TaskEntry, status: &TaskStatus) -> Option<Cow<'t, str>> {
     match (&task.message, &task.outcome) {
-        (Some(message), _) => write(message),
-        (None, Some(TaskOutcome::Error(text))) if *status == TaskStatus::Failed => {
-            object_members(text, |name, value| {
-                if name == b"message" {
-                    write(&string(value).unwrap_or_default());
-                }
-            });
-        }
-        (None, Some(_)) if *status == TaskStatus::Failed => write("the tool reported a failure"),
-        _ => {}
+        (Some(message), _) => Some((&**message).into()),
+        (None, Some(outcome)) if *status == TaskStatus::Failed => match outcome {
+            TaskOutcome::Error(text) => Some(string(member(text, "message")?).unwrap_or_default()),
+            TaskOutcome::Result(..) => Some("the tool reported a failure".into()),
+        },
+        _ => None,
     }
 }
 
@@ -408,10 +385,10 @@ fn write_questions(out: &mut Vec<u8>, task: &TaskEntry) {
 
 /// Appends the member of `_meta` that names the task (TASK-023).
 pub(super) fn write_related_task(out: &mut Vec<u8>, task: &TaskEntry) {
-    tasks::write_related_task(out, ascii(&task.id.text()));
+    tasks::write_related_task(out, ascii(&task.head.id.text()));
 }
 
 /// Appends an object with the name of the task in its `_meta` (TASK-023, TASK-024).
 pub(super) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], task: &TaskEntry) {
-    tasks::write_with_related_task(out, object, ascii(&task.id.text()));
+    tasks::write_with_related_task(out, object, ascii(&task.head.id.text()));
 }

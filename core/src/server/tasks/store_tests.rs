@@ -145,7 +145,7 @@ fn load(id: &TaskId, record: &[u8]) -> Result<Option<Key>, TaskRecordError> {
 fn record_of(change: impl FnOnce(&mut TaskTable, Key)) -> (TaskId, Vec<u8>) {
     let (mut table, key) = in_state("Running", "", MODERN);
     change(&mut table, key);
-    let id = table.get(key).expect("a task").id.text();
+    let id = table.get(key).expect("a task").head.id.text();
     let id = TaskId::new(core::str::from_utf8(&id).expect("ASCII"));
     (id, encode(&table, key).expect("a record"))
 }

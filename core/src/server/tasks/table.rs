@@ -16,11 +16,12 @@ use crate::error::UseError;
 use crate::limits::Limit;
 use crate::memory::Charge;
 use crate::rpc::RpcError;
-use crate::slab::list::{List, ListLinks};
-use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::list::List;
+use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
-use crate::tasks::text::{TaskBits, TaskIds, granted_ttl, millis};
+use crate::tasks::ledger::TaskHead;
+use crate::tasks::text::{TaskBits, TaskIds};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
@@ -125,7 +126,7 @@ impl TaskTable {
 
     /// Returns the task with an id, whether clients see it or not.
     pub(super) fn find_bits(&mut self, bits: TaskBits) -> Option<Key> {
-        self.by_id.find(&mut self.tasks, |_, task| task.id.cmp(&bits))
+        self.by_id.find(&mut self.tasks, |_, task| task.head.id.cmp(&bits))
     }
 
     /// Returns the task with this id, if clients see it and the party may use it in this revision (TASK-034).
@@ -141,9 +142,8 @@ impl TaskTable {
         let key = self.find_bits(TaskBits::parse(id)?)?;
         let task = self.tasks.get(key)?;
         let owner = &self.owners.get(task.owner)?.owner;
-        let is_visible = task.status().is_some() && task.expires_at > now && task.version == version;
         // Without an owner, the id alone gives access (TASK-035).
-        (is_visible && (*owner == Owner::Holder || owner == party)).then_some(key)
+        (task.is_visible(now, version) && (*owner == Owner::Holder || owner == party)).then_some(key)
     }
 
     /// Returns the visible tasks of a party from a position on, with their positions (TASK-026, TASK-027).
@@ -154,37 +154,23 @@ impl TaskTable {
         version: Version,
         after: Option<(u32, Key)>,
     ) -> impl Iterator<Item = (Key, &TaskEntry)> {
-        let owner = self.find_owner(party);
-        let first = owner.and_then(|owner| self.owners.get(owner)?.tasks.first(&self.tasks));
+        let key = self.find_owner(party);
+        let (tasks, owner) = (&self.tasks, key.and_then(|key| self.owners.get(key)));
         let begin = match after {
-            None => first,
+            None => owner.and_then(|of| of.tasks.first(tasks)),
             // The task of the position mostly exists. Otherwise the list is searched from its beginning.
-            Some((number, key))
-                if self.tasks.get(key).is_some_and(|t| (t.number, Some(t.owner)) == (number, owner)) =>
+            Some((number, at))
+                if tasks.get(at).is_some_and(|t| (t.number, Some(t.owner)) == (number, key)) =>
             {
-                List::next(&self.tasks, key)
+                List::next(tasks, at)
             }
             Some((number, _)) => {
-                let mut at = first;
-                while let Some(key) =
-                    at.filter(|key| self.tasks.get(*key).is_some_and(|t| t.number <= number))
-                {
-                    at = List::next(&self.tasks, key);
-                }
-                at
+                owner.and_then(|of| of.tasks.iter(tasks).find(|(_, t)| t.number > number)).map(|(key, _)| key)
             }
         };
-        let (tasks, mut at) = (&self.tasks, begin);
-        core::iter::from_fn(move || {
-            loop {
-                let key = at?;
-                at = List::next(tasks, key);
-                let task = tasks.get(key)?;
-                if task.status().is_some() && task.expires_at > now && task.version == version {
-                    return Some((key, task));
-                }
-            }
-        })
+        let keys = core::iter::successors(begin, |key| List::next(tasks, *key));
+        let listed = keys.filter_map(|key| Some((key, tasks.get(key)?)));
+        listed.filter(move |(_, task)| task.is_visible(now, version))
     }
 
     /// Returns a task whose handler has left with questions and this state, and the number of the questions.
@@ -219,37 +205,15 @@ impl TaskTable {
     pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
         let message = new.message.as_ref().map_or(0, |m| m.len());
         self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
-        let id = self.ids.draw();
-        let secs = self.anchor.unix_secs(now);
-        let ttl_millis = granted_ttl(new.ttl, self.limits.default_ttl, self.limits.max_ttl);
+        let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
         let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
+        let head = TaskHead::new(self.ids.draw(), now, self.anchor, ttl, poll);
+        let state = if self.store.is_some() { TaskState::Creating } else { TaskState::Queued };
         let entry = TaskEntry {
-            id,
-            state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
-            version: new.version,
-            is_settled: false,
-            tool_failed: false,
-            failed_saves: 0,
-            poll_millis: u32::try_from(millis(poll)).unwrap_or(u32::MAX),
-            created: secs,
-            updated: secs,
-            ttl_millis,
-            expires_at: now + Duration::from_millis(ttl_millis),
-            revision: 0,
-            saved: 0,
-            saving: 0,
-            milestone: 0,
-            number: 0,
-            owner: Key { slot: 0, generation: 0 },
             session: new.session,
-            run: None,
             request: new.request.map(Box::new),
-            used_keys: UsedKeys::default(),
             message: new.message.map(Into::into),
-            outcome: None,
-            peers: None,
-            links: TreeLinks::default(),
-            owned: ListLinks::NONE,
+            ..TaskEntry::new(head, state, new.version)
         };
         let key = self.insert(entry, new.owner)?;
         match self.store {
@@ -262,7 +226,7 @@ impl TaskTable {
     // ---- transitions ----
 
     /// Changes the state of a task, with the sums that depend on it.
-    fn set_state(&mut self, key: Key, state: TaskState) {
+    pub(super) fn set_state(&mut self, key: Key, state: TaskState) {
         let Some(task) = self.tasks.get_mut(key) else { return };
         let (before, after) = (task.state.holds_place(), state.holds_place());
         task.state = state;
@@ -270,21 +234,9 @@ impl TaskTable {
     }
 
     fn touch(&mut self, now: Instant, key: Key) {
-        let secs = self.anchor.unix_secs(now);
         if let Some(task) = self.tasks.get_mut(key) {
-            // If the clock was set back, the last change does not become older.
-            task.updated = secs.max(task.updated);
+            task.head.touch(now, self.anchor);
         }
-    }
-
-    /// Moves a task that the store has to its turn. Returns whether it was being created.
-    pub(super) fn confirm_creation(&mut self, key: Key) -> bool {
-        let is_new = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Creating);
-        if is_new {
-            self.set_state(key, TaskState::Queued);
-            self.push_turn(key);
-        }
-        is_new
     }
 
     /// Returns the next task that has its turn, if there is a place. Its handler runs from now on.
@@ -304,15 +256,6 @@ impl TaskTable {
             self.save_before_going_on(key);
         }
         None
-    }
-
-    /// Moves a task whose start the store has to its run. Returns whether it was starting.
-    pub(super) fn confirm_start(&mut self, key: Key) -> bool {
-        let is_starting = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Starting);
-        if is_starting {
-            self.set_state(key, TaskState::Running);
-        }
-        is_starting
     }
 
     /// Puts back a task whose handler has not begun to run, although it had its turn.
@@ -481,14 +424,6 @@ impl TaskTable {
         is_settled
     }
 
-    /// Shows the end of a task that the store has. Returns whether it was not shown before.
-    pub(super) fn confirm_end(&mut self, key: Key) -> bool {
-        let Some(task) = self.tasks.get_mut(key).filter(|task| task.state.is_terminal()) else {
-            return false;
-        };
-        !core::mem::replace(&mut task.is_settled, true)
-    }
-
     /// Sets the message of a task that has not ended. Returns false if there is no room, or it is the same.
     pub(in crate::server) fn set_message(&mut self, now: Instant, key: Key, message: &str) -> bool {
         let Some(task) = self.tasks.get(key).filter(|task| !task.state.is_terminal()) else { return false };
@@ -507,7 +442,7 @@ impl TaskTable {
     pub(in crate::server) fn next_expired(&mut self, now: Instant) -> Option<Key> {
         loop {
             let (at, key) = self.deadlines.pop_due(now)?;
-            if self.tasks.get(key).is_some_and(|task| task.expires_at == at) {
+            if self.tasks.get(key).is_some_and(|task| task.head.expires_at == at) {
                 return Some(key);
             }
         }

@@ -399,8 +399,8 @@ fn times_of_a_task_are_those_asked_for_within_the_limits() {
         let new = NewTask { ttl, poll_interval, ..new_task(LEGACY, alice()) };
         let key = table.create(at(100), new).expect("room");
         let task = table.get(key).expect("a task");
-        assert_eq!((task.ttl_millis, task.poll_millis), expected, "{ttl:?}");
-        assert_eq!(task.expires_at, at(100) + Duration::from_millis(expected.0));
+        assert_eq!((task.head.ttl_millis, task.head.poll_millis), expected, "{ttl:?}");
+        assert_eq!(task.head.expires_at, at(100) + Duration::from_millis(expected.0));
     }
 }
 
@@ -512,7 +512,7 @@ fn task_is_found_by_its_owner_in_its_revision_until_it_expires() {
         [(alice(), [&bob, &session, &Owner::Holder]), (session.clone(), [&bob, &alice(), &Owner::Holder])]
     {
         let key = table.create(Instant::ZERO, new_task(LEGACY, owner.clone())).expect("room");
-        let id = table.get(key).expect("a task").id.text();
+        let id = table.get(key).expect("a task").head.id.text();
         assert_eq!(table.find(Instant::ZERO, &id, &owner, LEGACY), Some(key));
         assert_eq!(table.find(Instant::ZERO, &id, &owner, MODERN), None);
         assert_eq!(table.find(at(3_600), &id, &owner, LEGACY), None);
@@ -523,6 +523,6 @@ fn task_is_found_by_its_owner_in_its_revision_until_it_expires() {
         assert_eq!(table.list(Instant::ZERO, &bob, LEGACY, None).count(), 0);
     }
     let key = table.create(Instant::ZERO, new_task(MODERN, Owner::Holder)).expect("room");
-    let id = table.get(key).expect("a task").id.text();
+    let id = table.get(key).expect("a task").head.id.text();
     assert_eq!(table.find(Instant::ZERO, &id, &bob, MODERN), Some(key), "whoever knows the id");
 }
