@@ -33,7 +33,6 @@ use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
@@ -635,18 +634,10 @@ fn begin_request(
     age: Duration,
 ) -> Option<Key> {
     let call = InboundCall {
-        id: source.id.clone(),
-        channel: source.channel,
-        version,
-        cacheable: false,
         progress_token,
-        throttle: None,
         expires_at: engine.common.endpoint.now + age,
         batch: source.batch,
-        log_threshold: 0,
-        is_owed: false,
-        is_long_lived: false,
-        links: TreeLinks::default(),
+        ..InboundCall::new(source.id.clone(), source.channel, version)
     };
     let begun = engine.common.endpoint.begin_call(call);
     if begun.is_none() {

@@ -37,7 +37,6 @@ use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
@@ -238,21 +237,16 @@ impl Engine {
         }
         let log_threshold = log_threshold(self, &request, accepted.version);
         let begun = self.endpoint.begin_call(InboundCall {
-            id,
-            channel: source.channel,
-            version: accepted.version,
             cacheable: accepted.cacheable,
             progress_token: token,
-            throttle: None,
             expires_at: match accepted.is_long_lived {
                 true => Instant::FAR_FUTURE,
                 false => self.endpoint.now + self.endpoint.limits.max_call_age,
             },
             batch: source.batch,
             log_threshold,
-            is_owed: false,
             is_long_lived: accepted.is_long_lived,
-            links: TreeLinks::default(),
+            ..InboundCall::new(id, source.channel, accepted.version)
         });
         // Only if the channel is gone: an equal id was excluded above.
         let Some(key) = begun else { return };

@@ -3,27 +3,16 @@
 use super::inbound::{InboundCall, InboundCalls, InboundIndex};
 use crate::rpc::RequestId;
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
 use crate::testing::{exhaustive, for_each_sequence};
-use crate::time::Instant;
 use crate::version::Version;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 fn call(channel: usize, id: i64) -> InboundCall {
+    let channel = Key { slot: u32::try_from(channel).expect("few"), generation: 0 };
     InboundCall {
-        id: RequestId::int(id),
-        channel: Key { slot: u32::try_from(channel).expect("few"), generation: 0 },
-        version: Version::V2025_11_25,
-        cacheable: false,
-        progress_token: None,
-        throttle: None,
-        expires_at: Instant::FAR_FUTURE,
-        batch: None,
-        log_threshold: 0,
-        is_owed: false,
         is_long_lived: id == 0,
-        links: TreeLinks::default(),
+        ..InboundCall::new(RequestId::int(id), channel, Version::V2025_11_25)
     }
 }
 
