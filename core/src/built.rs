@@ -1,12 +1,14 @@
 //! Parts of the engines that a feature leaves out.
 //!
 //! Each has a marker. Without the feature the marker is a type without values, so nothing can make a [`Part`] of it, and the
-//! compiler drops every branch that handles the part, and the code that drops it. The field stays. The code of the part
-//! needs no `cfg` of its own.
+//! compiler drops every branch that handles the part, the code that drops it, and the field. The code of the part needs no
+//! `cfg` of its own.
 
 use alloc::boxed::Box;
 use core::convert::Infallible;
 use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
 
 /// Declares the marker of a feature, or of a condition on features.
 macro_rules! marker {
@@ -16,34 +18,32 @@ macro_rules! marker {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub(crate) struct $name;
 
+        #[cfg($($built)+)]
+        impl Feature for $name {
+            type Stored<T> = Box<T>;
+
+            const MARKER: Option<Self> = Some(Self);
+
+            #[inline(always)]
+            fn store<T>(self, value: T) -> Box<T> {
+                Box::new(value)
+            }
+        }
+
         $(#[$doc])*
         #[cfg(not($($built)+))]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub(crate) enum $name {}
 
+        #[cfg(not($($built)+))]
         impl Feature for $name {
-            const IS_BUILT: bool = Self::IS_BUILT;
-            #[cfg($($built)+)]
-            type Stored<T> = Kept<T>;
-            #[cfg(not($($built)+))]
-            type Stored<T> = Infallible;
+            type Stored<T> = Absent<T>;
+
+            const MARKER: Option<Self> = None;
 
             #[inline(always)]
-            fn get() -> Option<Self> {
-                Self::get()
-            }
-
-            #[inline(always)]
-            #[cfg_attr(not($($built)+), allow(unused_variables, reason = "there is no marker"))]
-            fn store<T>(self, value: T) -> Self::Stored<T> {
-                #[cfg($($built)+)]
-                {
-                    Kept(value)
-                }
-                #[cfg(not($($built)+))]
-                {
-                    match self {}
-                }
+            fn store<T>(self, _: T) -> Absent<T> {
+                match self {}
             }
         }
 
@@ -55,14 +55,7 @@ macro_rules! marker {
             /// Returns the marker if the feature is built.
             #[allow(dead_code, reason = "not every part is asked both ways")]
             pub(crate) const fn get() -> Option<Self> {
-                #[cfg($($built)+)]
-                {
-                    Some(Self)
-                }
-                #[cfg(not($($built)+))]
-                {
-                    None
-                }
+                Self::MARKER
             }
         }
     };
@@ -102,65 +95,38 @@ marker! {
 
 /// A part of the engines that a feature builds.
 pub(crate) trait Feature: Sized {
-    const IS_BUILT: bool;
-
     /// What a [`Part`] has of its value: a type without values if the feature is not built, so that no code drops one.
-    type Stored<T>: Stored<T>;
+    type Stored<T>: DerefMut<Target = T>;
 
-    /// Returns the marker if the feature is built.
-    fn get() -> Option<Self>;
+    /// The marker, if the feature is built.
+    const MARKER: Option<Self>;
 
     fn store<T>(self, value: T) -> Self::Stored<T>;
 }
 
-pub(crate) trait Stored<T> {
-    fn value(&self) -> &T;
+/// The value of a part whose feature is not built: there is none.
+#[allow(dead_code, reason = "all may be built")]
+pub(crate) struct Absent<T>(Infallible, PhantomData<fn() -> T>);
 
-    fn value_mut(&mut self) -> &mut T;
-
-    fn into_value(self) -> T;
-}
-
-/// The value of a part whose feature is built.
-pub(crate) struct Kept<T>(T);
-
-impl<T> Stored<T> for Kept<T> {
-    #[inline(always)]
-    fn value(&self) -> &T {
-        &self.0
-    }
+impl<T> Deref for Absent<T> {
+    type Target = T;
 
     #[inline(always)]
-    fn value_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-
-    #[inline(always)]
-    fn into_value(self) -> T {
-        self.0
+    fn deref(&self) -> &T {
+        match self.0 {}
     }
 }
 
-impl<T> Stored<T> for Infallible {
+impl<T> DerefMut for Absent<T> {
     #[inline(always)]
-    fn value(&self) -> &T {
-        match *self {}
-    }
-
-    #[inline(always)]
-    fn value_mut(&mut self) -> &mut T {
-        match *self {}
-    }
-
-    #[inline(always)]
-    fn into_value(self) -> T {
-        match self {}
+    fn deref_mut(&mut self) -> &mut T {
+        match self.0 {}
     }
 }
 
 /// A part that is made when it is needed. It is never there if its feature is not built, and the compiler knows it.
 pub(crate) struct Part<F: Feature, T> {
-    value: Option<Box<F::Stored<T>>>,
+    value: Option<F::Stored<T>>,
 }
 
 impl<F: Feature, T> Default for Part<F, T> {
@@ -181,7 +147,7 @@ impl<F: Feature, T> Part<F, T> {
 
     /// Creates a part that is there.
     pub(crate) fn new(feature: F, value: T) -> Self {
-        Self { value: Some(Box::new(feature.store(value))) }
+        Self { value: Some(feature.store(value)) }
     }
 
     /// Returns the part, and makes it if it is not there.
@@ -189,7 +155,7 @@ impl<F: Feature, T> Part<F, T> {
     where
         T: Default,
     {
-        self.value.get_or_insert_with(|| Box::new(feature.store(T::default()))).value_mut()
+        self.value.get_or_insert_with(|| feature.store(T::default()))
     }
 
     /// Makes the part if it is set, and its feature is built.
@@ -204,29 +170,29 @@ impl<F: Feature, T> Part<F, T> {
 
     #[inline(always)]
     pub(crate) fn as_ref(&self) -> Option<&T> {
-        self.value.as_deref().map(Stored::value)
+        self.value.as_deref()
     }
 
     #[inline(always)]
     pub(crate) fn as_mut(&mut self) -> Option<&mut T> {
-        self.value.as_deref_mut().map(Stored::value_mut)
+        self.value.as_deref_mut()
     }
 
     /// Returns the part, and makes it if it is not there. Returns `None` if its feature is not built.
     #[inline(always)]
     pub(crate) fn get_or_make(&mut self, make: impl FnOnce() -> T) -> Option<&mut T> {
-        let feature = F::get()?;
-        Some(self.value.get_or_insert_with(|| Box::new(feature.store(make()))).value_mut())
+        let feature = F::MARKER?;
+        Some(self.value.get_or_insert_with(|| feature.store(make())))
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<T> {
-        self.value.take().map(|part| (*part).into_value())
+    pub(crate) const fn take(&mut self) -> Option<F::Stored<T>> {
+        self.value.take()
     }
 
     #[inline(always)]
     pub(crate) const fn is_some(&self) -> bool {
-        F::IS_BUILT && self.value.is_some()
+        self.value.is_some()
     }
 
     #[inline(always)]

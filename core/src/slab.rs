@@ -38,6 +38,32 @@ macro_rules! key {
 }
 pub(crate) use key;
 
+/// Names the fields in which the values of a slab have their links for a [`List`](list::List) and a [`Tree`](tree::Tree).
+macro_rules! links {
+    ($value:ident: $($kind:ident $field:ident),+) => {
+        $(crate::slab::links!(@$kind $value $field);)+
+    };
+    (@list $value:ident $field:ident) => {
+        impl crate::slab::list::ListNode for $value {
+            fn list_links(&self) -> crate::slab::list::ListLinks {
+                self.$field
+            }
+
+            fn set_list_links(&mut self, links: crate::slab::list::ListLinks) {
+                self.$field = links;
+            }
+        }
+    };
+    (@tree $value:ident $field:ident) => {
+        impl crate::slab::tree::TreeNode for $value {
+            fn tree_links(&mut self) -> &mut crate::slab::tree::TreeLinks {
+                &mut self.$field
+            }
+        }
+    };
+}
+pub(crate) use links;
+
 #[derive(Clone, Debug)]
 struct SlabSlot<T> {
     generation: u32,

@@ -7,7 +7,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 use core::time::Duration;
 
 use super::endpoint::{Endpoint, EndpointTimer, Role};
@@ -20,8 +19,8 @@ use crate::methods;
 use crate::observe::{OpenRequest, OpenRequests};
 use crate::raw::RawJson;
 use crate::rpc::{self, RequestId, RpcError};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
-use crate::slab::{Key, Slab};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab, links};
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -99,8 +98,10 @@ pub(crate) struct InboundCall {
     pub(crate) links: TreeLinks,
 }
 
+links! { InboundCall: tree links }
+
 impl InboundCall {
-    /// Creates a call that asks for nothing and has no deadline.
+    /// Creates a call that never expires, and asks for neither progress nor log messages.
     pub(crate) fn new(id: RequestId, channel: Key, version: Version) -> Self {
         Self {
             id,
@@ -111,17 +112,11 @@ impl InboundCall {
             throttle: None,
             expires_at: Instant::FAR_FUTURE,
             batch: None,
-            log_threshold: 0,
+            log_threshold: u8::MAX,
             is_owed: false,
             is_long_lived: false,
             links: TreeLinks::default(),
         }
-    }
-}
-
-impl TreeNode for InboundCall {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
     }
 }
 
@@ -241,13 +236,7 @@ impl InboundCalls {
     pub(super) fn remove(&mut self, index: &mut InboundIndex, key: Key) -> Option<InboundCall> {
         // The id is compared with those of other calls only, so it can be taken out instead of cloned.
         let id = core::mem::replace(&mut self.calls.get_mut(key)?.id, RequestId::int(0));
-        index.remove(
-            &mut self.calls,
-            key,
-            |slot, call| {
-                if slot == key.slot { Ordering::Equal } else { call.id.cmp(&id) }
-            },
-        );
+        index.remove(&mut self.calls, key, |_, call| call.id.cmp(&id));
         let call = self.take(key)?;
         Some(InboundCall { id, ..call })
     }

@@ -24,8 +24,8 @@ use crate::model::{
 };
 use crate::raw::{CheckedText, RawJson};
 use crate::rpc::RpcError;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::{Key, Slab, links};
 use crate::sync::Arc;
 use crate::time::Instant;
 use crate::version::Version;
@@ -77,17 +77,8 @@ pub enum RefuseTarget {
     Input(InputId),
 }
 
-impl From<CallId> for RefuseTarget {
-    fn from(request: CallId) -> Self {
-        Self::Request(request)
-    }
-}
-
-impl From<InputId> for RefuseTarget {
-    fn from(input: InputId) -> Self {
-        Self::Input(input)
-    }
-}
+crate::model::union::from!(RefuseTarget, request: CallId => Self::Request(request));
+crate::model::union::from!(RefuseTarget, input: InputId => Self::Input(input));
 
 /// The reason why an input request cannot be presented.
 pub(super) enum InputRequestError {
@@ -371,15 +362,7 @@ struct ElicitationId {
     links: ListLinks,
 }
 
-impl ListNode for ElicitationId {
-    fn list_links(&self) -> ListLinks {
-        self.links
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.links = links;
-    }
-}
+links! { ElicitationId: list links }
 
 impl UrlElicitations {
     pub(super) const fn is_empty(&self) -> bool {

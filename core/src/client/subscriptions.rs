@@ -27,8 +27,8 @@ use crate::listen_filter::{CustomLists, ListSet, ListenFilter, PROMPTS, RESOURCE
 use crate::methods::{self, Capability};
 use crate::model::SubscriptionFilter;
 use crate::shape;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::{Key, Slab, links};
 
 /// All subscriptions, and the resource subscriptions at a legacy server; see the [module](self).
 ///
@@ -95,15 +95,7 @@ struct Membership {
     links: ListLinks,
 }
 
-impl ListNode for Membership {
-    fn list_links(&self) -> ListLinks {
-        self.links
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.links = links;
-    }
-}
+links! { Membership: list links }
 
 impl Subscription {
     const fn key(&self, key: Key) -> SubscriptionKey {

@@ -72,6 +72,21 @@ impl ser::Error for EncodeError {
 
 // Decoding of values from text that the scanner has checked.
 
+/// A method of a `Deserializer` that one expression implements.
+macro_rules! deserialize {
+    ($method:ident($self:ident, $visitor:ident $(, $unused:ty)*) => $read:expr) => {
+        #[inline]
+        fn $method<V: serde::de::Visitor<'de>>(
+            $self,
+            $(_: $unused,)*
+            $visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            $read
+        }
+    };
+}
+pub(crate) use deserialize;
+
 /// Decodes a value.
 ///
 /// The text is read as `str`, not as bytes. UTF-8 is then checked once instead of once per string, and each decoder is

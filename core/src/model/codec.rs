@@ -196,23 +196,11 @@ pub enum Unsendable<'v> {
     Json(&'v RawJson),
 }
 
-macro_rules! unsendable_from {
-    ($($kind:ident($type:ty) = |$value:ident| $converted:expr;)*) => {$(
-        impl<'v> From<&'v $type> for Unsendable<'v> {
-            fn from($value: &'v $type) -> Self {
-                Self::$kind($converted)
-            }
-        }
-    )*};
-}
-
-unsendable_from! {
-    Int(i64) = |value| *value;
-    Float(f64) = |value| *value;
-    Text(String) = |value| value;
-    Texts(Vec<String>) = |value| value;
-    Json(RawJson) = |value| value;
-}
+super::union::from!(<'v> Unsendable<'v>, value: &'v i64 => Self::Int(*value));
+super::union::from!(<'v> Unsendable<'v>, value: &'v f64 => Self::Float(*value));
+super::union::from!(<'v> Unsendable<'v>, value: &'v String => Self::Text(value));
+super::union::from!(<'v> Unsendable<'v>, value: &'v Vec<String> => Self::Texts(value));
+super::union::from!(<'v> Unsendable<'v>, value: &'v RawJson => Self::Json(value));
 
 impl Serialize for Unsendable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::base::{Annotations, Icon, IntoStatic};
 use super::message::message;
 use super::resources::ResourceContents;
-use super::union::union;
+use super::union::{from, union};
 use crate::raw::RawJson;
 
 message! {
@@ -155,17 +155,8 @@ pub(crate) fn base64(bytes: &[u8]) -> alloc::string::String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-impl<'a> From<&'a str> for Content<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<alloc::string::String> for Content<'_> {
-    fn from(text: alloc::string::String) -> Self {
-        Self::text(text)
-    }
-}
+from!(<'a> Content<'a>, text: &'a str => Self::text(text));
+from!(<'a> Content<'a>, text: alloc::string::String => Self::text(text));
 
 /// A list of content blocks; a single block needs no allocation.
 #[derive(Clone, Debug)]
@@ -196,17 +187,8 @@ impl Default for ContentBlocks<'_> {
     }
 }
 
-impl<'a> From<Vec<Content<'a>>> for ContentBlocks<'a> {
-    fn from(blocks: Vec<Content<'a>>) -> Self {
-        Self::Many(blocks)
-    }
-}
-
-impl<'a> From<Content<'a>> for ContentBlocks<'a> {
-    fn from(block: Content<'a>) -> Self {
-        Self::One([block])
-    }
-}
+from!(<'a> ContentBlocks<'a>, blocks: Vec<Content<'a>> => Self::Many(blocks));
+from!(<'a> ContentBlocks<'a>, block: Content<'a> => Self::One([block]));
 
 impl<'a> core::ops::Deref for ContentBlocks<'a> {
     type Target = [Content<'a>];

@@ -127,17 +127,8 @@ impl ElicitParams {
     }
 }
 
-impl From<ElicitFormParams> for ElicitParams {
-    fn from(form: ElicitFormParams) -> Self {
-        Self::Form(form)
-    }
-}
-
-impl From<ElicitUrlParams> for ElicitParams {
-    fn from(url: ElicitUrlParams) -> Self {
-        Self::Url(url)
-    }
-}
+super::union::from!(ElicitParams, form: ElicitFormParams => Self::Form(form));
+super::union::from!(ElicitParams, url: ElicitUrlParams => Self::Url(url));
 
 impl IntoStatic for ElicitParams {
     type Owned = Self;
@@ -146,15 +137,7 @@ impl IntoStatic for ElicitParams {
     }
 }
 
-impl Serialize for ElicitParams {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Form(form) => form.serialize(serializer),
-            Self::Url(url) => url.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
-    }
-}
+super::union::serialize_variants! { ElicitParams: Form Url Other }
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -176,23 +176,9 @@ impl InputResponse<'_> {
     }
 }
 
-impl From<ElicitResult> for InputResponse<'_> {
-    fn from(result: ElicitResult) -> Self {
-        Self::Elicit(result)
-    }
-}
-
-impl<'a> From<CreateMessageResult<'a>> for InputResponse<'a> {
-    fn from(result: CreateMessageResult<'a>) -> Self {
-        Self::CreateMessage(result)
-    }
-}
-
-impl From<ListRootsResult> for InputResponse<'_> {
-    fn from(result: ListRootsResult) -> Self {
-        Self::ListRoots(result)
-    }
-}
+union::from!(<'a> InputResponse<'a>, result: ElicitResult => Self::Elicit(result));
+union::from!(<'a> InputResponse<'a>, result: CreateMessageResult<'a> => Self::CreateMessage(result));
+union::from!(<'a> InputResponse<'a>, result: ListRootsResult => Self::ListRoots(result));
 
 impl IntoStatic for InputResponse<'_> {
     type Owned = InputResponse<'static>;
@@ -206,16 +192,7 @@ impl IntoStatic for InputResponse<'_> {
     }
 }
 
-impl Serialize for InputResponse<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Elicit(result) => result.serialize(serializer),
-            Self::CreateMessage(result) => result.serialize(serializer),
-            Self::ListRoots(result) => result.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
-    }
-}
+union::serialize_variants! { InputResponse<'_>: Elicit CreateMessage ListRoots Other }
 
 impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::base::{Annotations, CacheScope, Cursor, Icon, IntoStatic, ResultType};
 use super::input::InputResponses;
@@ -237,17 +237,8 @@ impl<'a> ResourceContents<'a> {
     }
 }
 
-impl<'a> From<TextResourceContents<'a>> for ResourceContents<'a> {
-    fn from(text: TextResourceContents<'a>) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<'a> From<BlobResourceContents<'a>> for ResourceContents<'a> {
-    fn from(blob: BlobResourceContents<'a>) -> Self {
-        Self::Blob(blob)
-    }
-}
+super::union::from!(<'a> ResourceContents<'a>, text: TextResourceContents<'a> => Self::Text(text));
+super::union::from!(<'a> ResourceContents<'a>, blob: BlobResourceContents<'a> => Self::Blob(blob));
 
 impl IntoStatic for ResourceContents<'_> {
     type Owned = ResourceContents<'static>;
@@ -259,14 +250,7 @@ impl IntoStatic for ResourceContents<'_> {
     }
 }
 
-impl Serialize for ResourceContents<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => text.serialize(serializer),
-            Self::Blob(blob) => blob.serialize(serializer),
-        }
-    }
-}
+super::union::serialize_variants! { ResourceContents<'_>: Text Blob }
 
 #[allow(dead_code, unreachable_pub, reason = "read and never made")]
 mod either {

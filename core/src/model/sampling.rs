@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::ValidationError;
 use super::base::{IntoStatic, Role, TaskMetadata};
@@ -13,7 +13,7 @@ use super::content::{AudioContent, Content, ContentBlocks, ImageContent, TextCon
 use super::message::message;
 use super::string_enum::string_enum;
 use super::tools::Tool;
-use super::union::union;
+use super::union::{from, serialize_variants, union};
 use crate::json::find_duplicate;
 use crate::raw::RawJson;
 
@@ -205,17 +205,8 @@ impl<'a> SamplingContent<'a> {
     }
 }
 
-impl<'a> From<&'a str> for SamplingContent<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<String> for SamplingContent<'_> {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
+from!(<'a> SamplingContent<'a>, text: &'a str => Self::text(text));
+from!(<'a> SamplingContent<'a>, text: String => Self::text(text));
 
 /// Content of a message: a single block on the wire, or an array of blocks (since 2025-11-25).
 #[derive(Clone, Debug, PartialEq)]
@@ -259,14 +250,7 @@ impl IntoStatic for SamplingBlocks<'_> {
     }
 }
 
-impl Serialize for SamplingBlocks<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::One(one) => one.serialize(serializer),
-            Self::Many(many) => many.serialize(serializer),
-        }
-    }
-}
+serialize_variants! { SamplingBlocks<'_>: One Many }
 
 impl<'de: 'a, 'a> Deserialize<'de> for SamplingBlocks<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

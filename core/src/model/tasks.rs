@@ -37,23 +37,9 @@ impl TaskId {
     }
 }
 
-impl From<String> for TaskId {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<&str> for TaskId {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<Cow<'_, str>> for TaskId {
-    fn from(text: Cow<'_, str>) -> Self {
-        Self(text.into())
-    }
-}
+super::union::from!(TaskId, text: String => Self(text.into()));
+super::union::from!(TaskId, text: &str => Self(text.into()));
+super::union::from!(TaskId, text: Cow<'_, str> => Self(text.into()));
 
 impl fmt::Debug for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -169,3 +169,36 @@ macro_rules! union {
     };
 }
 pub(crate) use union;
+
+/// Implements `From` for a type by an expression.
+macro_rules! from {
+    (<$life:lifetime> $target:ty, $value:ident: $source:ty => $made:expr) => {
+        impl<$life> From<$source> for $target {
+            fn from($value: $source) -> Self {
+                $made
+            }
+        }
+    };
+    ($target:ty, $value:ident: $source:ty => $made:expr) => {
+        impl From<$source> for $target {
+            fn from($value: $source) -> Self {
+                $made
+            }
+        }
+    };
+}
+pub(crate) use from;
+
+/// Serializes an enum as the value in its variant.
+macro_rules! serialize_variants {
+    ($target:ty: $($kind:ident)+) => {
+        impl serde::Serialize for $target {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $( Self::$kind(value) => value.serialize(serializer), )+
+                }
+            }
+        }
+    };
+}
+pub(crate) use serialize_variants;

@@ -15,8 +15,7 @@ use super::skills::SkillEntries;
 use super::template::{
     MAX_URI, PrefixIndex, Template, TemplateMismatch, VariablePolicy, lower_host, normalize,
 };
-use super::visibility::{BoundRules, Folders, OwnedSubject, Rule, VisibilityScopes};
-use crate::methods::EntryKind;
+use super::visibility::{Folders, Gate, Listing, OwnedSubject, Rule, VisibilityScopes};
 use crate::server::{Audience, Caller, Config};
 use crate::sync::Arc;
 
@@ -34,15 +33,22 @@ pub struct AccessRules {
     folder_rules: FolderRules,
     /// Empty unless functions are asked about them.
     skills: SkillEntries,
-    /// Tools with functions, and disabled tools, by name. `None` stands for a disabled one, which no caller sees.
-    tools: BTreeMap<Box<str>, Option<BoundRules>>,
+    /// Tools with functions, and disabled tools, by name.
+    tools: BTreeMap<Box<str>, Access>,
 }
 
 #[derive(Clone, Debug)]
 struct Access {
     scopes: Vec<Box<str>>,
-    rules: BoundRules,
-    is_enabled: bool,
+    listing: Listing,
+    subject: OwnedSubject,
+}
+
+impl Access {
+    fn of<T: Listed>(entry: &EntryAccess<'_, T>) -> Option<Self> {
+        let (scopes, listing) = (entry.required_scopes.into(), entry.listing.clone());
+        Some(Self { scopes, listing, subject: OwnedSubject::new(entry.item.subject())? })
+    }
 }
 
 impl AccessRules {
@@ -64,16 +70,18 @@ impl AccessRules {
     /// caller does not see needs none, as an unknown one.
     #[must_use]
     pub fn required_for(&self, caller: &Caller, uri: &str) -> Vec<Box<str>> {
-        let mut scopes = Vec::new();
-        let Some((key, folder, found)) = self.find(uri) else { return scopes };
+        let Some((key, found)) = self.find(uri) else { return Vec::new() };
+        let gate = self.gate();
         // A caller who does not see the folder gets no challenge, which would tell that it is there (DESIGN-54).
-        if !folder.allow(caller) {
-            return scopes;
+        if !gate.shows_folder(caller, &key) {
+            return Vec::new();
         }
-        scopes.extend(self.folder_scopes.required_for(&key).cloned());
-        for access in found.into_iter().filter(|access| access.rules.allow(caller)) {
+        let mut scopes: Vec<Box<str>> = self.folder_scopes.required_for(&key).cloned().collect();
+        let is_seen =
+            |access: &&Access| gate.scopes.allow(caller, &access.listing, access.subject.as_subject());
+        for access in found.into_iter().filter(is_seen) {
             scopes.extend_from_slice(&access.scopes);
-            if access.is_enabled {
+            if access.listing.is_enabled {
                 break;
             }
         }
@@ -86,15 +94,14 @@ impl AccessRules {
     /// announcement of its changes decides about it.
     #[must_use]
     pub fn resource_audience(&self, uri: &str) -> Audience {
-        let Some((_, folder, found)) = self.find(uri) else { return Audience::EVERYONE };
+        let Some((key, found)) = self.find(uri) else { return Audience::EVERYONE };
+        let gate = self.gate();
         if found.is_empty() {
-            return folder.into_audience();
+            return gate.audience_at(Some(&key), None);
         }
         let mut audience = Audience::NOBODY;
         for access in found {
-            let mut rules = folder.clone();
-            rules.append(&access.rules);
-            audience.merge(&rules.into_audience());
+            audience.merge(&gate.audience_at(Some(&key), Some((&access.listing, &access.subject))));
         }
         audience
     }
@@ -103,15 +110,20 @@ impl AccessRules {
     #[must_use]
     pub fn tool_audience(&self, name: &str) -> Audience {
         match self.tools.get(name) {
-            Some(Some(rules)) => rules.clone().into_audience(),
-            Some(None) => Audience::NOBODY,
+            Some(tool) if tool.listing.is_enabled => self.gate().audience(&tool.listing, &tool.subject),
+            Some(_) => Audience::NOBODY,
             None => Audience::EVERYONE,
         }
     }
 
-    /// Returns the comparison key of a URI, the functions of its folder, and the entries that could serve it, in the order
-    /// of a read; `None` if nothing is restricted.
-    fn find(&self, uri: &str) -> Option<(Box<str>, BoundRules, Vec<&Access>)> {
+    const fn gate(&self) -> Gate<'_> {
+        let folders = Folders { rules: &self.folder_rules, skills: &self.skills };
+        Gate { scopes: &self.visibility, folders: Some(folders) }
+    }
+
+    /// Returns the comparison key of a URI, and the entries that could serve it, in the order of a read; `None` if nothing is
+    /// restricted.
+    fn find(&self, uri: &str) -> Option<(Box<str>, Vec<&Access>)> {
         // Without scopes and functions nothing is kept.
         if self.resources.is_empty()
             && self.templates.is_empty()
@@ -122,17 +134,14 @@ impl AccessRules {
         }
         let normal = normalize(uri, MAX_URI).ok()?;
         let key = lower_host(Cow::Borrowed(&*normal));
-        let mut folder = BoundRules::new(self.visibility.guard);
-        Folders { rules: &self.folder_rules, skills: &self.skills }.bind(&self.visibility, &key, &mut folder);
-        let resource = self.resources.get(&*key);
         let templates = self.prefixes.find(&normal).into_iter().filter_map(|number| {
             let (template, policy, access) = self.templates.get(&number)?;
             let is_other =
                 matches!(template.match_normalized(&normal, *policy), Err(TemplateMismatch::Different));
             (!is_other).then_some(access)
         });
-        let found = resource.into_iter().chain(templates).collect();
-        Some((key.as_ref().into(), folder, found))
+        let found = self.resources.get(&*key).into_iter().chain(templates).collect();
+        Some((key.as_ref().into(), found))
     }
 }
 
@@ -147,14 +156,9 @@ impl<H, M: Hook> Router<H, M> {
     #[must_use]
     pub fn access_rules(&self) -> AccessRules {
         let mut access = AccessRules { visibility: self.visibility.clone(), ..AccessRules::default() };
-        let is_restricted = self.is_restricted(EntryKind::Tool);
-        let tools = self.tools.access().filter(|(_, tool)| is_restricted || !tool.listing.is_enabled);
-        let tools = tools.map(|(name, tool)| {
-            let access = self.access_of(&tool);
-            (name.into(), access.is_enabled.then_some(access.rules))
-        });
-        access.tools =
-            tools.filter(|(_, rules)| rules.as_ref().is_none_or(|rules| !rules.is_empty())).collect();
+        let is_kept = |tool: &Listing| !tool.is_enabled || self.visibility.restrict(tool);
+        let tools = self.tools.access().filter(|(_, tool)| is_kept(tool.listing));
+        access.tools = tools.filter_map(|(name, tool)| Some((name.into(), Access::of(&tool)?))).collect();
         if let Some(skills) = &self.skills {
             access.folder_scopes.clone_from(&skills.folder_scopes);
             access.folder_rules.clone_from(&skills.folder_rules);
@@ -169,24 +173,15 @@ impl<H, M: Hook> Router<H, M> {
             return access;
         }
         let resources = self.resources.access();
-        access.resources = resources.map(|(key, entry)| (key.into(), self.access_of(&entry))).collect();
+        access.resources =
+            resources.filter_map(|(key, entry)| Some((key.into(), Access::of(&entry)?))).collect();
         let templates = self.templates.access().filter_map(|(name, entry)| {
             let family = self.templates.extra(name)?;
-            Some((entry.number, (family.template.clone(), family.policy, self.access_of(&entry))))
+            Some((entry.number, (family.template.clone(), family.policy, Access::of(&entry)?)))
         });
         access.templates = templates.collect();
         access.prefixes = self.prefixes.clone();
         access
-    }
-
-    fn access_of<T: Listed>(&self, entry: &EntryAccess<'_, T>) -> Access {
-        let subject = OwnedSubject::new(entry.item.subject());
-        let rules = subject.map(|subject| self.visibility.bind(entry.listing, &subject));
-        Access {
-            scopes: entry.required_scopes.into(),
-            rules: rules.unwrap_or_else(|| BoundRules::new(self.visibility.guard)),
-            is_enabled: entry.listing.is_enabled,
-        }
     }
 
     /// Adds the scopes of the folders of skills to the scopes of the entry that serves a resource with this comparison key.

@@ -7,7 +7,7 @@ use super::hooks::Hook;
 use super::registration::{RegisterError, RegisterErrors};
 use super::registry::Router;
 use super::route::ResourceTarget;
-use super::template::{MAX_URI, TemplateMismatch, comparison_key, normalize};
+use super::template::{MAX_URI, comparison_key, normalize};
 use crate::methods::EntryKind;
 use crate::model::{
     ReadResourceResult, Resource, ResourceTemplate, Tool, UI_MIME_TYPE, UiResourceMeta, UiToolMeta,
@@ -57,16 +57,8 @@ impl<H, M: Hook> Router<H, M> {
             return Some(page.map_or(Some(UI_MIME_TYPE), |entry| entry.item.mime_type.as_deref()));
         }
         let normal = normalize(uri, MAX_URI).ok()?;
-        let mut templates = self
-            .prefixes
-            .find(&normal)
-            .into_iter()
-            .filter_map(|number| self.templates.find_by_number(number));
-        let found = templates.find(|entry| {
-            let matched = entry.extra.template.match_normalized(&normal, entry.extra.policy);
-            !matches!(matched, Err(TemplateMismatch::Different))
-        });
-        found.map(|entry| entry.item.mime_type.as_deref())
+        let (family, _) = self.templates_at(&normal).next()?;
+        Some(family.item.mime_type.as_deref())
     }
 
     /// Returns whether a tool or a resource belongs to an app, so that the extension is declared.

@@ -203,6 +203,13 @@ pub(super) struct RemovedEntry<T, H, X> {
     pub(super) registration: Registration<H, X>,
 }
 
+impl<T, H, X> RemovedEntry<T, H, X> {
+    /// Returns who saw the entry, and the scope of its hooks.
+    pub(super) fn into_scopes(self) -> (Listing, usize) {
+        (self.listing, self.registration.hook_scope)
+    }
+}
+
 /// All entries of one kind.
 ///
 /// Invariant: `keys` holds the names of exactly the items of `catalog`, and `registrations` their other parts, by slot.
@@ -270,18 +277,30 @@ impl<T: Listed, H, X> Entries<T, H, X> {
         (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
-    /// Adds an entry under a new name and returns its number.
-    pub(super) fn append(
-        &mut self,
-        name: Box<str>,
-        item: T,
-        listing: Listing,
-        registration: Registration<H, X>,
-    ) -> u64 {
+    /// Adds an entry under a new name.
+    fn append(&mut self, name: Box<str>, item: T, listing: Listing, registration: Registration<H, X>) {
         let key = self.catalog.push(item, listing);
         self.keys.insert(name, key);
         self.set_registration(key, registration);
-        self.catalog.last_number
+    }
+
+    /// Moves the entries of a nested router behind these; `bases` are the offsets of its scopes of hooks and of visibility.
+    ///
+    /// `rename` returns the name that an entry has here, with this number. Returns whether there were any.
+    pub(super) fn adopt(
+        &mut self,
+        inner: Self,
+        bases: (usize, usize),
+        mut rename: impl FnMut(Box<str>, &mut T, &X, u64) -> Box<str>,
+    ) -> bool {
+        let has_entries = !inner.is_empty();
+        for (name, mut item, mut listing, mut registration) in inner.into_ordered() {
+            registration.hook_scope += bases.0;
+            listing.scope += bases.1;
+            let name = rename(name, &mut item, &registration.extra, self.catalog.last_number + 1);
+            self.append(name, item, listing, registration);
+        }
+        has_entries
     }
 
     fn set_registration(&mut self, key: Key, registration: Registration<H, X>) {
@@ -443,7 +462,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
     }
 
     /// Returns all entries in order: name, item, listing, and registration.
-    pub(super) fn into_ordered(mut self) -> impl Iterator<Item = (Box<str>, T, Listing, Registration<H, X>)> {
+    fn into_ordered(mut self) -> impl Iterator<Item = (Box<str>, T, Listing, Registration<H, X>)> {
         let number = |key: Key| self.catalog.items.get(key).map_or(0, |item| item.number);
         let keys = core::mem::take(&mut self.keys).into_iter();
         let mut names: Vec<(u64, Key, Box<str>)> = keys.map(|(name, key)| (number(key), key, name)).collect();

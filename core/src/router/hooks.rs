@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use core::{fmt, slice};
 
 use super::registration::RegisterError;
-use super::registry::{Router, unknown_item};
-use super::template::{MAX_URI, comparison_key};
+use super::registry::{Router, entry_key, unknown_item};
 use crate::methods::EntryKind;
 use crate::rpc::RpcError;
 use crate::server::Call;
@@ -271,14 +270,12 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// [`RegisterError::Unknown`] if the entry is not registered. A skill has the hooks of the resource of its `SKILL.md`.
     pub fn hook_entry(&mut self, kind: EntryKind, name: &str, hook: M) -> Result<&mut Self, RegisterError> {
+        let key = &*entry_key(kind, name);
         let scope = match kind {
-            EntryKind::Tool => self.tools.hook_scope_mut(name),
-            EntryKind::Resource => {
-                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.hook_scope_mut(&uri)
-            }
-            EntryKind::ResourceTemplate => self.templates.hook_scope_mut(name),
-            EntryKind::Prompt => self.prompts.hook_scope_mut(name),
+            EntryKind::Tool => self.tools.hook_scope_mut(key),
+            EntryKind::Resource => self.resources.hook_scope_mut(key),
+            EntryKind::ResourceTemplate => self.templates.hook_scope_mut(key),
+            EntryKind::Prompt => self.prompts.hook_scope_mut(key),
             EntryKind::Skill => None,
         };
         let scope = scope.ok_or_else(|| unknown_item(kind, name))?;

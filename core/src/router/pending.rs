@@ -12,29 +12,20 @@ pub(super) trait Listed {
     fn subject(&self) -> Subject<'_>;
 }
 
-impl Listed for Tool {
-    fn subject(&self) -> Subject<'_> {
-        Subject::Tool(&self.name)
-    }
+macro_rules! listed {
+    ($item:ident, $name:ident) => {
+        impl Listed for $item {
+            fn subject(&self) -> Subject<'_> {
+                Subject::$item(&self.$name)
+            }
+        }
+    };
 }
 
-impl Listed for Resource {
-    fn subject(&self) -> Subject<'_> {
-        Subject::Resource(&self.uri)
-    }
-}
-
-impl Listed for ResourceTemplate {
-    fn subject(&self) -> Subject<'_> {
-        Subject::ResourceTemplate(&self.uri_template)
-    }
-}
-
-impl Listed for Prompt {
-    fn subject(&self) -> Subject<'_> {
-        Subject::Prompt(&self.name)
-    }
-}
+listed!(Tool, name);
+listed!(Resource, uri);
+listed!(ResourceTemplate, uri_template);
+listed!(Prompt, name);
 
 /// An entry as it was before its first change; `None` if it was not there, or hidden from all.
 type Before = Option<(Listing, OwnedSubject)>;

@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::hooks::Hook;
-use super::registry::{Router, refuse_duplicate};
+use super::registry::{Router, invalid_name, refuse_duplicate};
 use super::template::{TemplateError, UriError};
-use super::visibility::Listing;
 use crate::methods::EntryKind;
 use crate::validate::SchemaError;
 
@@ -266,48 +265,34 @@ impl<H, M: Hook> Router<H, M> {
         self.check_nested_names(prefix, &inner)?;
         self.prepare(&mut inner)?;
         let prefixed = |name: &str| format!("{prefix}.{name}");
-        let mut changed = ChangedLists::NONE;
         let bases = (self.scopes.nest(inner.scopes), self.visibility.nest(prefix, inner.visibility));
-        let moved = |hook_scope: &mut usize, listing: &mut Listing| {
-            *hook_scope += bases.0;
-            listing.scope += bases.1;
-        };
         // Only now, because nothing fails any more.
         self.declared.adopt_extensions(&inner.declared);
         // Extensions were adopted above: one that is declared here already keeps its settings.
         for capability in inner.declared.iter().filter(|capability| !capability.is_extension()) {
             self.declare(capability);
         }
-        for (name, mut tool, mut listing, mut registration) in inner.tools.into_ordered() {
+        let tools = self.tools.adopt(inner.tools, bases, |name, tool, _, _| {
             tool.name = prefixed(&name);
-            moved(&mut registration.hook_scope, &mut listing);
-            self.tools.append(tool.name.as_str().into(), tool, listing, registration);
-            changed |= ChangedLists::from_kind(EntryKind::Tool);
-        }
-        for (uri, resource, mut listing, mut registration) in inner.resources.into_ordered() {
-            moved(&mut registration.hook_scope, &mut listing);
-            self.resources.append(uri, resource, listing, registration);
-            changed |= ChangedLists::from_kind(EntryKind::Resource);
-        }
-        for (name, family, mut listing, mut registration) in inner.templates.into_ordered() {
-            moved(&mut registration.hook_scope, &mut listing);
-            let literal_prefix = String::from(registration.extra.template.literal_prefix());
-            let number = self.templates.append(name, family, listing, registration);
-            // The template has got a number of this router.
-            self.prefixes.insert(&literal_prefix, number);
-            changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
-        }
-        for (name, mut prompt, mut listing, mut registration) in inner.prompts.into_ordered() {
+            tool.name.as_str().into()
+        });
+        let resources = self.resources.adopt(inner.resources, bases, |uri, _, _, _| uri);
+        let prefixes = &mut self.prefixes;
+        let templates = self.templates.adopt(inner.templates, bases, |name, _, family, number| {
+            prefixes.insert(family.template.literal_prefix(), number);
+            name
+        });
+        let prompts = self.prompts.adopt(inner.prompts, bases, |name, prompt, _, _| {
             prompt.name = prefixed(&name);
-            moved(&mut registration.hook_scope, &mut listing);
-            self.prompts.append(prompt.name.as_str().into(), prompt, listing, registration);
-            changed |= ChangedLists::from_kind(EntryKind::Prompt);
-        }
+            prompt.name.as_str().into()
+        });
+        let has_skills = inner.skills.is_some();
         if let Some(skills) = inner.skills {
             self.adopt_skills(*skills, bases.1);
-            changed |= ChangedLists::from_kind(EntryKind::Skill);
         }
-        Ok(changed)
+        let adopted = [tools, resources, templates, prompts, has_skills];
+        let changed = EntryKind::ALL.into_iter().zip(adopted).filter(|(_, has)| *has);
+        Ok(changed.fold(ChangedLists::NONE, |all, (kind, _)| all | ChangedLists::from_kind(kind)))
     }
 
     /// Checks the names of all entries of another router, as they would be here.
@@ -316,21 +301,16 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// [`RegisterError::Name`] or [`RegisterError::Duplicate`].
     fn check_nested_names(&self, prefix: &str, inner: &Self) -> Result<(), RegisterError> {
-        let prefixed = |name: &str| format!("{prefix}.{name}");
-        for name in inner.tools.names().map(prefixed) {
-            check_tool_name(&name).map_err(|reason| RegisterError::Name {
-                kind: EntryKind::Tool,
-                name: name.clone(),
-                reason,
-            })?;
+        let prefixed = |kind, name: &str, check: fn(&str) -> Result<(), &'static str>| {
+            let name = format!("{prefix}.{name}");
+            check(&name).map_err(|reason| invalid_name(kind, &name, reason)).map(|()| name)
+        };
+        for name in inner.tools.names() {
+            let name = prefixed(EntryKind::Tool, name, check_tool_name)?;
             refuse_duplicate(EntryKind::Tool, &name, self.tools.contains(&name))?;
         }
-        for name in inner.prompts.names().map(prefixed) {
-            check_prompt_name(&name).map_err(|reason| RegisterError::Name {
-                kind: EntryKind::Prompt,
-                name: name.clone(),
-                reason,
-            })?;
+        for name in inner.prompts.names() {
+            let name = prefixed(EntryKind::Prompt, name, check_prompt_name)?;
             refuse_duplicate(EntryKind::Prompt, &name, self.prompts.contains(&name))?;
         }
         for uri in inner.resources.names() {

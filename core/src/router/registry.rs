@@ -1,5 +1,6 @@
 //! The router: its entries, and the methods that change them.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -7,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::apps::{check_page, check_page_template};
-use super::entries::Entries;
+use super::entries::{Entries, EntryRef, RemovedEntry};
 use super::hooks::{Hook, HookScopes, ROOT_SCOPE};
 use super::page::{CacheHint, CursorCodec};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
@@ -81,6 +82,9 @@ pub(super) struct TemplateExtra<H> {
     pub(super) cache: Option<CacheHint>,
     pub(super) completions: CompletionHandlers<H>,
 }
+
+/// An enabled resource template, borrowed.
+pub(super) type TemplateRef<'r, H> = EntryRef<'r, ResourceTemplate, H, TemplateExtra<H>>;
 
 impl<H, M: Hook> Router<H, M> {
     /// Creates an empty router for the server `name` in version `version`.
@@ -450,20 +454,16 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// The files of a skill stay registered as resources.
     pub fn remove(&mut self, kind: EntryKind, name: &str) -> ChangedLists {
+        let key = &*entry_key(kind, name);
         let removed = match kind {
-            EntryKind::Tool => self.tools.remove(name).map(|old| (old.listing, old.registration.hook_scope)),
-            EntryKind::Resource => {
-                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.remove(&uri).map(|old| (old.listing, old.registration.hook_scope))
-            }
-            EntryKind::ResourceTemplate => self.templates.remove(name).map(|old| {
+            EntryKind::Tool => self.tools.remove(key).map(RemovedEntry::into_scopes),
+            EntryKind::Resource => self.resources.remove(key).map(RemovedEntry::into_scopes),
+            EntryKind::ResourceTemplate => self.templates.remove(key).map(|old| {
                 self.prefixes.remove(old.registration.extra.template.literal_prefix(), old.number);
-                (old.listing, old.registration.hook_scope)
+                old.into_scopes()
             }),
-            EntryKind::Prompt => {
-                self.prompts.remove(name).map(|old| (old.listing, old.registration.hook_scope))
-            }
-            EntryKind::Skill => self.remove_skill(name).map(|listing| (listing, ROOT_SCOPE)),
+            EntryKind::Prompt => self.prompts.remove(key).map(RemovedEntry::into_scopes),
+            EntryKind::Skill => self.remove_skill(key).map(|listing| (listing, ROOT_SCOPE)),
         };
         let was_shown = removed.is_some_and(|(listing, scope)| {
             self.scopes.release(scope);
@@ -483,16 +483,14 @@ impl<H, M: Hook> Router<H, M> {
         name: &str,
         enabled: bool,
     ) -> Result<ChangedLists, RegisterError> {
+        let key = &*entry_key(kind, name);
         let changed = match kind {
-            EntryKind::Tool => self.tools.enable(name, enabled),
-            EntryKind::Resource => {
-                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.enable(&uri, enabled)
-            }
-            EntryKind::ResourceTemplate => self.templates.enable(name, enabled),
-            EntryKind::Prompt => self.prompts.enable(name, enabled),
+            EntryKind::Tool => self.tools.enable(key, enabled),
+            EntryKind::Resource => self.resources.enable(key, enabled),
+            EntryKind::ResourceTemplate => self.templates.enable(key, enabled),
+            EntryKind::Prompt => self.prompts.enable(key, enabled),
             EntryKind::Skill => {
-                let changed = self.skills.as_mut().and_then(|skills| skills.enable(name, enabled));
+                let changed = self.skills.as_mut().and_then(|skills| skills.entries.enable(key, enabled));
                 if changed == Some(true) {
                     self.mark_files_changed();
                 }
@@ -579,11 +577,19 @@ fn prepare_checks<H>(
     tools.try_replace_extras(|tool| compile_checks(tool, Some(with)))
 }
 
+/// Returns the key by which entries of a kind find a name; an empty one if it is no valid URI.
+pub(super) fn entry_key(kind: EntryKind, name: &str) -> Cow<'_, str> {
+    match kind {
+        EntryKind::Resource | EntryKind::Skill => comparison_key(name, MAX_URI).unwrap_or_default(),
+        _ => Cow::Borrowed(name),
+    }
+}
+
 pub(super) fn unknown_item(kind: EntryKind, name: &str) -> RegisterError {
     RegisterError::Unknown { kind, name: name.into() }
 }
 
-fn invalid_name(kind: EntryKind, name: &str, reason: &'static str) -> RegisterError {
+pub(super) fn invalid_name(kind: EntryKind, name: &str, reason: &'static str) -> RegisterError {
     RegisterError::Name { kind, name: name.into(), reason }
 }
 
@@ -591,7 +597,7 @@ pub(super) fn refuse_duplicate(kind: EntryKind, name: &str, taken: bool) -> Resu
     if taken { Err(RegisterError::Duplicate { kind, name: name.into() }) } else { Ok(()) }
 }
 
-fn normalized_uri(resource: &Resource) -> Result<alloc::borrow::Cow<'_, str>, RegisterError> {
+fn normalized_uri(resource: &Resource) -> Result<Cow<'_, str>, RegisterError> {
     comparison_key(&resource.uri, MAX_URI)
         .map_err(|reason| RegisterError::Uri { uri: resource.uri.clone(), reason })
 }

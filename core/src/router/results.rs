@@ -201,56 +201,28 @@ pub trait IntoToolResult {
     }
 }
 
-impl IntoToolResult for CallToolResult<'_> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(self.into_owned())
-    }
-}
-
-impl IntoToolResult for Content<'_> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::new(self.into_owned()))
-    }
-}
-
-impl IntoToolResult for Vec<Content<'_>> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::content(self.into_iter().map(Content::into_owned).collect()))
-    }
-}
-
-impl IntoToolResult for () {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::content(Vec::new()))
-    }
-}
-
-impl IntoToolResult for String {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::text(self))
-    }
-}
-
-impl IntoToolResult for &str {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::text(String::from(self)))
-    }
-}
-
-impl IntoToolResult for Cow<'_, str> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        Ok(CallToolResult::text(self.into_owned()))
-    }
-}
-
-macro_rules! text_result {
-    ($($type:ty)*) => {$(
+macro_rules! tool_result {
+    ($type:ty, $self:ident => $result:expr) => {
         impl IntoToolResult for $type {
-            fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-                Ok(CallToolResult::text(self.to_string()))
+            fn into_tool_result($self) -> Result<CallToolResult<'static>, HandlerError> {
+                Ok($result)
             }
         }
-    )*};
+    };
+}
+
+tool_result!(CallToolResult<'_>, self => self.into_owned());
+tool_result!(Content<'_>, self => CallToolResult::new(self.into_owned()));
+tool_result!(Vec<Content<'_>>, self => CallToolResult::content(self.into_iter().map(Content::into_owned).collect()));
+tool_result!((), self => CallToolResult::content(Vec::new()));
+tool_result!(String, self => CallToolResult::text(self));
+tool_result!(&str, self => CallToolResult::text(String::from(self)));
+tool_result!(Cow<'_, str>, self => CallToolResult::text(self.into_owned()));
+
+macro_rules! text_result {
+    ($($type:ty)*) => {
+        $(tool_result!($type, self => CallToolResult::text(self.to_string()));)*
+    };
 }
 
 text_result!(bool char i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64);
@@ -316,67 +288,27 @@ fn read_result(
     Ok(ReadResourceResult::new([contents]))
 }
 
-impl IntoReadResult for ReadResourceResult<'_> {
-    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, HandlerError> {
-        Ok(self.into_owned())
-    }
+macro_rules! content {
+    ($type:ty, ($self:ident, $uri:pat, $mime_type:pat) => $result:expr) => {
+        impl IntoReadResult for $type {
+            fn into_read_result(
+                $self,
+                $uri: &str,
+                $mime_type: Option<&str>,
+            ) -> Result<ReadResourceResult<'static>, HandlerError> {
+                $result
+            }
+        }
+    };
 }
 
-impl IntoReadResult for Vec<ResourceContents<'_>> {
-    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, HandlerError> {
-        Ok(ReadResourceResult::new(self).into_owned())
-    }
-}
-
-impl IntoReadResult for String {
-    fn into_read_result(
-        self,
-        uri: &str,
-        mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        read_result(ResourceContents::text(uri.to_string(), self), mime)
-    }
-}
-
-impl IntoReadResult for &str {
-    fn into_read_result(
-        self,
-        uri: &str,
-        mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        String::from(self).into_read_result(uri, mime)
-    }
-}
-
-impl IntoReadResult for &[u8] {
-    fn into_read_result(
-        self,
-        uri: &str,
-        mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        read_result(ResourceContents::blob_bytes(String::from(uri), self), mime)
-    }
-}
-
-impl IntoReadResult for Vec<u8> {
-    fn into_read_result(
-        self,
-        uri: &str,
-        mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        self.as_slice().into_read_result(uri, mime)
-    }
-}
-
-impl IntoReadResult for bytes::Bytes {
-    fn into_read_result(
-        self,
-        uri: &str,
-        mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        self.as_ref().into_read_result(uri, mime)
-    }
-}
+content!(ReadResourceResult<'_>, (self, _, _) => Ok(self.into_owned()));
+content!(Vec<ResourceContents<'_>>, (self, _, _) => Ok(ReadResourceResult::new(self).into_owned()));
+content!(String, (self, uri, mime) => read_result(ResourceContents::text(uri.to_string(), self), mime));
+content!(&str, (self, uri, mime) => String::from(self).into_read_result(uri, mime));
+content!(&[u8], (self, uri, mime) => read_result(ResourceContents::blob_bytes(String::from(uri), self), mime));
+content!(Vec<u8>, (self, uri, mime) => self.as_slice().into_read_result(uri, mime));
+content!(bytes::Bytes, (self, uri, mime) => self.as_ref().into_read_result(uri, mime));
 
 impl<T: IntoReadResult> IntoReadResult for Option<T> {
     fn into_read_result(
@@ -417,35 +349,21 @@ pub trait IntoPromptResult {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError>;
 }
 
-impl IntoPromptResult for GetPromptResult<'_> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        Ok(self.into_owned())
-    }
+macro_rules! prompt_result {
+    ($type:ty, $self:ident => $result:expr) => {
+        impl IntoPromptResult for $type {
+            fn into_prompt_result($self) -> Result<GetPromptResult<'static>, HandlerError> {
+                Ok($result)
+            }
+        }
+    };
 }
 
-impl IntoPromptResult for Vec<PromptMessage<'_>> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        Ok(GetPromptResult::new(self).into_owned())
-    }
-}
-
-impl IntoPromptResult for PromptMessage<'_> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        Ok(GetPromptResult::new([self]).into_owned())
-    }
-}
-
-impl IntoPromptResult for String {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        Ok(GetPromptResult::new([PromptMessage::user(Content::text(self))]))
-    }
-}
-
-impl IntoPromptResult for &str {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        String::from(self).into_prompt_result()
-    }
-}
+prompt_result!(GetPromptResult<'_>, self => self.into_owned());
+prompt_result!(Vec<PromptMessage<'_>>, self => GetPromptResult::new(self).into_owned());
+prompt_result!(PromptMessage<'_>, self => GetPromptResult::new([self]).into_owned());
+prompt_result!(String, self => GetPromptResult::new([PromptMessage::user(Content::text(self))]));
+prompt_result!(&str, self => GetPromptResult::new([PromptMessage::user(Content::text(self.to_string()))]));
 
 impl<T: IntoPromptResult, E: IntoHandlerError> IntoPromptResult for Result<T, E> {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {

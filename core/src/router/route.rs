@@ -9,7 +9,6 @@ use core::fmt;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde::ser::{Serialize, Serializer};
 
 use super::apps::page_meta;
 use super::entries::Catalog;
@@ -17,7 +16,7 @@ use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::params::{check_required_arguments, completion_params, param, prompt_arguments, text_param};
 use super::pending::Listed;
-use super::registry::Router;
+use super::registry::{Router, TemplateRef};
 use super::skills::{SkillAnswer, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
 use super::tool_entry::{InvalidArguments, InvalidToolOutput, TaskDecision, ToolChecks, decide};
@@ -273,19 +272,7 @@ pub enum RouterAnswer<'a> {
     InvalidArguments(CallToolResult<'static>),
 }
 
-impl Serialize for RouterAnswer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Tools(page) => page.serialize(serializer),
-            Self::Resources(page) => page.serialize(serializer),
-            Self::ResourceTemplates(page) => page.serialize(serializer),
-            Self::Prompts(page) => page.serialize(serializer),
-            Self::Skills(answer) => answer.serialize(serializer),
-            Self::Completion(result) => result.serialize(serializer),
-            Self::InvalidArguments(result) => result.serialize(serializer),
-        }
-    }
-}
+crate::model::union::serialize_variants! { RouterAnswer<'_>: Tools Resources ResourceTemplates Prompts Skills Completion InvalidArguments }
 
 /// Result of the lookup for a call, before the hooks run.
 struct Resolution<'a, H> {
@@ -480,33 +467,42 @@ impl<H, M: Hook> Router<H, M> {
                 action: RouteAction::Handle(entry.handler, CallTarget::Resource(target)),
             };
         }
-        for number in self.prefixes.find(&normal) {
-            let Some(entry) = self.templates.find_by_number(number) else { continue };
-            let family = entry.extra;
-            let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
-            let action = match family.template.match_normalized(&normal, family.policy) {
-                Err(TemplateMismatch::Different) => continue,
-                // Before an error about the values, which would tell that the template is there (DESIGN-54).
-                _ if !gate.scopes.allow(caller, entry.listing, entry.item.subject()) => {
-                    // Who sees the template reads something else at this URI.
-                    is_restricted = true;
-                    continue;
-                }
-                Err(reason) => {
-                    RouteAction::Refuse(with_uri(RpcError::invalid_params(format!("{reason}")), &uri))
-                }
-                Ok(variables) => {
-                    is_restricted |= gate.restricts(entry.listing);
-                    let described = (entry.item.mime_type.as_deref(), entry.item.meta.as_ref());
-                    let target = ResourceTarget::new(uri, variables, described, family.cache, is_restricted);
-                    RouteAction::Handle(entry.handler, CallTarget::Resource(target))
-                }
-            };
-            let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Resolution { subject, scope: entry.hook_scope, required_scopes, action };
-        }
+        let template = self.templates_at(&normal).find(|(entry, _)| {
+            // Before an error about the values, which would tell that the template is there (DESIGN-54).
+            let is_seen = gate.scopes.allow(caller, entry.listing, entry.item.subject());
+            // Who sees the template reads something else at this URI.
+            is_restricted |= !is_seen;
+            is_seen
+        });
         // RES-015, RES-016, RES-017
-        Resolution::refuse(RpcError::resource_not_found(&uri))
+        let Some((entry, matched)) = template else {
+            return Resolution::refuse(RpcError::resource_not_found(&uri));
+        };
+        let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
+        let action = match matched {
+            Err(reason) => RouteAction::Refuse(with_uri(RpcError::invalid_params(format!("{reason}")), &uri)),
+            Ok(variables) => {
+                is_restricted |= gate.restricts(entry.listing);
+                let described = (entry.item.mime_type.as_deref(), entry.item.meta.as_ref());
+                let target = ResourceTarget::new(uri, variables, described, entry.extra.cache, is_restricted);
+                RouteAction::Handle(entry.handler, CallTarget::Resource(target))
+            }
+        };
+        let subject = Subject::ResourceTemplate(&entry.item.uri_template);
+        Resolution { subject, scope: entry.hook_scope, required_scopes, action }
+    }
+
+    /// Returns the enabled templates that a normalized URI belongs to, in the order of a read, each with the values of its
+    /// variables, or why they are refused.
+    pub(super) fn templates_at<'r>(
+        &'r self,
+        normal: &str,
+    ) -> impl Iterator<Item = (TemplateRef<'r, H>, Result<Values<'r>, TemplateMismatch>)> {
+        self.prefixes.find(normal).into_iter().filter_map(move |number| {
+            let entry = self.templates.find_by_number(number)?;
+            let matched = entry.extra.template.match_normalized(normal, entry.extra.policy);
+            (!matches!(matched, Err(TemplateMismatch::Different))).then_some((entry, matched))
+        })
     }
 
     fn resolve_prompt<'a>(&'a self, call: &Call) -> Resolution<'a, H> {

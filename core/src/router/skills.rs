@@ -20,7 +20,7 @@ use super::pending::Listed;
 use super::registration::{ChangedLists, RegisterError};
 use super::registry::{Router, refuse_duplicate, unknown_item};
 use super::route::{invalid_uri, read_cursor};
-use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
+use super::template::{MAX_URI, comparison_key, lower_host, normalize};
 use super::visibility::{Listing, Rule};
 use crate::methods::{self, Capability, EntryKind};
 use crate::model::{Resource, encode_for};
@@ -86,11 +86,10 @@ impl<H, M: Hook> Router<H, M> {
         Ok(self.put_skill(key, entry))
     }
 
-    /// Adds a scope to everything in the folder of a skill; returns whether there is such a skill.
-    pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: Box<str>) -> bool {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+    /// Adds a scope to everything in the folder of the skill with this comparison key; returns whether there is one.
+    pub(super) fn require_scope_of_skill(&mut self, key: &str, scope: Box<str>) -> bool {
         let Some(skills) = &mut self.skills else { return false };
-        let Some(skill) = skills.entries.item(&key) else { return false };
+        let Some(skill) = skills.entries.item(key) else { return false };
         skills.folder_scopes.push(&skill.folder, scope);
         // Clients see other lists now, and the scopes of subscriptions are published with this change.
         skills.entries.catalog.mark_changed();
@@ -124,11 +123,10 @@ impl<H, M: Hook> Router<H, M> {
         ChangedLists::from_kind(EntryKind::Skill)
     }
 
-    /// Removes a skill; returns who saw it. The functions that hid its files go on to hide them.
-    pub(super) fn remove_skill(&mut self, uri: &str) -> Option<Listing> {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+    /// Removes the skill with this comparison key; returns who saw it. The functions that hid its files go on to hide them.
+    pub(super) fn remove_skill(&mut self, key: &str) -> Option<Listing> {
         let skills = self.skills.as_mut()?;
-        let removed = skills.entries.remove(&key)?;
+        let removed = skills.entries.remove(key)?;
         for rule in self.visibility.rules_of(&removed.listing) {
             skills.folder_rules.push(&removed.item.folder, &removed.item.uri, rule.clone());
         }
@@ -136,11 +134,10 @@ impl<H, M: Hook> Router<H, M> {
         Some(removed.listing)
     }
 
-    /// Adds a visibility function to everything in the folder of a skill; `None` if there is no such skill.
-    pub(super) fn restrict_skill(&mut self, uri: &str, rule: Rule) -> Option<()> {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+    /// Adds a visibility function to everything in the folder of the skill with this comparison key; `None` if there is none.
+    pub(super) fn restrict_skill(&mut self, key: &str, rule: Rule) -> Option<()> {
         let skills = self.skills.as_mut()?;
-        let skill = skills.entries.item(&key)?;
+        let skill = skills.entries.item(key)?;
         skills.folder_rules.push(&skill.folder, &skill.uri, rule);
         skills.entries.catalog.mark_changed();
         self.resources.catalog.mark_changed();
@@ -170,10 +167,7 @@ impl<H, M: Hook> Router<H, M> {
         let skills = self.skills.get_or_insert_with(|| Box::new(SkillCatalog::new(resolve)));
         skills.folder_scopes.append(inner.folder_scopes);
         skills.folder_rules.append(inner.folder_rules);
-        for (key, skill, mut listing, registration) in inner.entries.into_ordered() {
-            listing.scope += base;
-            skills.entries.append(key, skill, listing, registration);
-        }
+        skills.entries.adopt(inner.entries, (0, base), |key, _, _, _| key);
         self.mark_files_changed();
     }
 
@@ -196,25 +190,18 @@ impl<H, M: Hook> Router<H, M> {
         let shows = |listing: &Listing, subject: Subject<'_>| {
             caller.is_none_or(|caller| gate.scopes.allow(caller, listing, subject))
         };
-        if let Some(entry) = self.resources.find(&key).filter(|e| shows(e.listing, e.item.subject())) {
-            return Some((entry.hook_scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
-        }
-        for number in self.prefixes.find(&normal) {
-            let found = self.templates.find_by_number(number);
-            let Some(entry) = found.filter(|e| shows(e.listing, e.item.subject())) else { continue };
-            match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
-                Err(TemplateMismatch::Different) => {}
+        let resource = self.resources.find(&key).filter(|e| shows(e.listing, e.item.subject()));
+        let (scope, required) = match resource {
+            Some(entry) => (entry.hook_scope, entry.rules),
+            None => {
+                let (entry, matched) =
+                    self.templates_at(&normal).find(|(e, _)| shows(e.listing, e.item.subject()))?;
                 // `resolve_resource` refuses the URI here and tries no later template.
-                Err(_) => return None,
-                Ok(_) => {
-                    return Some((
-                        entry.hook_scope,
-                        self.with_folder_scopes(&key, &entry.rules.required_scopes),
-                    ));
-                }
+                matched.ok()?;
+                (entry.hook_scope, entry.rules)
             }
-        }
-        None
+        };
+        Some((scope, self.with_folder_scopes(&key, &required.required_scopes)))
     }
 
     fn may_read(&self, call: &Call, uri: &str) -> bool {
@@ -477,11 +464,5 @@ impl<R> SkillCatalog<R> {
     /// Returns the comparison keys of all skills, in no particular order.
     pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
         self.entries.names()
-    }
-
-    /// Shows or hides a skill; returns whether this changed it, or `None` if there is no such skill.
-    pub(super) fn enable(&mut self, uri: &str, enabled: bool) -> Option<bool> {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        self.entries.enable(&key, enabled)
     }
 }

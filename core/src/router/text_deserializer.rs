@@ -9,6 +9,7 @@ use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 
 use super::template::{Values, VariableValue};
+use crate::json::deserialize;
 
 /// Decoding error; its message names the argument or variable.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,25 +73,9 @@ impl<'de, 'a, I: Iterator<Item = (&'a str, TextDeserializer<'a>)>> Deserializer<
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, TextError> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, TextError> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
-        visitor.visit_some(self)
-    }
+    deserialize!(deserialize_unit_struct(self, visitor, &'static str) => visitor.visit_unit());
+    deserialize!(deserialize_newtype_struct(self, visitor, &'static str) => visitor.visit_newtype_struct(self));
+    deserialize!(deserialize_option(self, visitor) => visitor.visit_some(self));
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
@@ -164,21 +149,9 @@ impl<'de> Deserializer<'de> for TextDeserializer<'_> {
         visitor.visit_str(self.text()?).map_err(|e| self.with_name(&e))
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, TextError> {
-        visitor.visit_newtype_struct(self)
-    }
+    deserialize!(deserialize_string(self, visitor) => self.deserialize_str(visitor));
+    deserialize!(deserialize_option(self, visitor) => visitor.visit_some(self));
+    deserialize!(deserialize_newtype_struct(self, visitor, &'static str) => visitor.visit_newtype_struct(self));
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,

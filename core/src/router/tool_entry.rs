@@ -7,9 +7,8 @@ use core::fmt;
 use super::entries::EntryMut;
 use super::hooks::Hook;
 use super::registration::{RegisterError, RegisterErrors};
-use super::registry::Router;
+use super::registry::{Router, entry_key};
 use super::results::{Failure, HandlerError};
-use super::template::{MAX_URI, comparison_key};
 use super::visibility::{VisibilityScopes, rule_of_entry};
 use crate::methods::EntryKind;
 use crate::model::{CallToolResult, Icon, TaskSupport, Tool, ToolAnnotations, ToolExecution, UiToolMeta};
@@ -183,16 +182,13 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns whether there is an entry with this name, URI or URI template. The URI may have any spelling that
     /// finds the resource.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
-        let scope = scope.into();
+        let (key, scope) = (&*entry_key(kind, name), scope.into());
         let rules = match kind {
-            EntryKind::Tool => self.tools.entry_mut(name).map(|entry| entry.rules),
-            EntryKind::Resource => {
-                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.entry_mut(&uri).map(|entry| entry.rules)
-            }
-            EntryKind::ResourceTemplate => self.templates.entry_mut(name).map(|entry| entry.rules),
-            EntryKind::Prompt => self.prompts.entry_mut(name).map(|entry| entry.rules),
-            EntryKind::Skill => return self.require_scope_of_skill(name, scope),
+            EntryKind::Tool => self.tools.entry_mut(key).map(|entry| entry.rules),
+            EntryKind::Resource => self.resources.entry_mut(key).map(|entry| entry.rules),
+            EntryKind::ResourceTemplate => self.templates.entry_mut(key).map(|entry| entry.rules),
+            EntryKind::Prompt => self.prompts.entry_mut(key).map(|entry| entry.rules),
+            EntryKind::Skill => return self.require_scope_of_skill(key, scope),
         };
         rules.map(|rules| rules.required_scopes.push(scope)).is_some()
     }

@@ -15,9 +15,8 @@ use super::hooks::{Hook, ROOT_SCOPE, Subject};
 use super::page::CacheHint;
 use super::pending::Listed;
 use super::registration::{ChangedLists, RegisterError};
-use super::registry::{Router, unknown_item};
+use super::registry::{Router, entry_key, unknown_item};
 use super::skills::{ListedSkill, SkillCatalog, SkillEntries};
-use super::template::{MAX_URI, comparison_key};
 use crate::change::Change;
 use crate::methods::EntryKind;
 use crate::model::Resource;
@@ -135,6 +134,12 @@ impl Default for Listing {
     }
 }
 
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listing").field(&self.is_enabled).field(&self.visible_to.len()).finish()
+    }
+}
+
 /// The name of an entry, owned.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedSubject(EntryKind, Box<str>);
@@ -151,10 +156,6 @@ impl OwnedSubject {
             _ => return None,
         };
         Some(Self(kind, name.into()))
-    }
-
-    fn without_prefix(&self, len: usize) -> Self {
-        Self::new(without_prefix(self.as_subject(), len)).unwrap_or_else(|| self.clone())
     }
 
     pub(super) fn as_subject(&self) -> Subject<'_> {
@@ -191,51 +192,6 @@ impl Visible {
     /// Returns the answer of several functions, which all have to agree. They are asked in order, up to the first no.
     pub(super) fn all(mut answers: impl Iterator<Item = Self>) -> Self {
         answers.find(|answer| *answer != Self::Yes).unwrap_or(Self::Yes)
-    }
-}
-
-/// The functions that all have to agree that a caller sees an entry, each with its subject; apart from the router.
-#[derive(Clone)]
-pub(super) struct BoundRules {
-    rules: Vec<(Rule, OwnedSubject)>,
-    guard: VisibilityGuard,
-}
-
-impl BoundRules {
-    pub(super) const fn new(guard: VisibilityGuard) -> Self {
-        Self { rules: Vec::new(), guard }
-    }
-
-    pub(super) fn push(&mut self, rule: &Rule, subject: OwnedSubject) {
-        self.rules.push((Arc::clone(rule), subject));
-    }
-
-    pub(super) fn append(&mut self, other: &Self) {
-        self.rules.extend_from_slice(&other.rules);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
-    pub(super) fn allow(&self, caller: &Caller) -> bool {
-        self.rules
-            .iter()
-            .all(|(rule, subject)| (self.guard)(&mut || rule.is_visible(caller, subject.as_subject())))
-    }
-
-    /// Returns the callers who see the entry.
-    pub(super) fn into_audience(self) -> Audience {
-        if self.is_empty() {
-            return Audience::EVERYONE;
-        }
-        Audience::matching(move |caller| self.allow(caller))
-    }
-}
-
-impl fmt::Debug for BoundRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BoundRules").field(&self.rules.len()).finish()
     }
 }
 
@@ -326,13 +282,21 @@ impl VisibilityScopes {
         self.ask_all(caller, listing, subject) == Visible::Yes
     }
 
-    /// Asks the functions that apply to an entry.
-    pub(super) fn ask_all(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
-        let rules = self.of_listing(listing);
-        Visible::all(rules.map(|(rule, prefix)| self.ask(rule, caller, without_prefix(subject, prefix))))
+    /// Returns the functions that apply to an entry, each with the subject that it knows.
+    fn for_entry<'a>(
+        &'a self,
+        listing: &'a Listing,
+        subject: Subject<'a>,
+    ) -> impl Iterator<Item = (&'a Rule, Subject<'a>)> {
+        self.of_listing(listing).map(move |(rule, prefix)| (rule, without_prefix(subject, prefix)))
     }
 
-    pub(super) fn ask(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> Visible {
+    /// Asks the functions that apply to an entry.
+    fn ask_all(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
+        Visible::all(self.for_entry(listing, subject).map(|(rule, subject)| self.ask(rule, caller, subject)))
+    }
+
+    fn ask(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> Visible {
         let mut has_returned = false;
         let is_visible = (self.guard)(&mut || {
             let is_visible = rule.is_visible(caller, subject);
@@ -344,15 +308,6 @@ impl VisibilityScopes {
             (true, false) => Visible::No,
             (false, _) => Visible::Failed,
         }
-    }
-
-    /// Returns the functions for an entry, apart from the router.
-    pub(super) fn bind(&self, listing: &Listing, subject: &OwnedSubject) -> BoundRules {
-        let mut bound = BoundRules::new(self.guard);
-        for (rule, prefix) in self.of_listing(listing) {
-            bound.push(rule, subject.without_prefix(prefix));
-        }
-        bound
     }
 
     /// Returns the name of the view of a caller, or `None` if a function has none.
@@ -520,18 +475,15 @@ impl<H, M: Hook> Router<H, M> {
         name: &str,
         is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static,
     ) -> Result<ChangedLists, RegisterError> {
-        let rule = rule_of_entry(is_visible);
+        let (key, rule) = (&*entry_key(kind, name), rule_of_entry(is_visible));
         let found = match kind {
-            EntryKind::Tool => self.tools.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
-            EntryKind::Resource => {
-                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.entry_mut(&uri).map(|mut entry| entry.add_rule(rule))
-            }
+            EntryKind::Tool => self.tools.entry_mut(key).map(|mut entry| entry.add_rule(rule)),
+            EntryKind::Resource => self.resources.entry_mut(key).map(|mut entry| entry.add_rule(rule)),
             EntryKind::ResourceTemplate => {
-                self.templates.entry_mut(name).map(|mut entry| entry.add_rule(rule))
+                self.templates.entry_mut(key).map(|mut entry| entry.add_rule(rule))
             }
-            EntryKind::Prompt => self.prompts.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
-            EntryKind::Skill => self.restrict_skill(name, rule),
+            EntryKind::Prompt => self.prompts.entry_mut(key).map(|mut entry| entry.add_rule(rule)),
+            EntryKind::Skill => self.restrict_skill(key, rule),
         };
         found.ok_or_else(|| unknown_item(kind, name))?;
         self.visibility.mark_entry_rule();
@@ -589,8 +541,7 @@ impl<H, M: Hook> Router<H, M> {
     /// after each modification.
     pub fn take_changes(&mut self) -> impl Iterator<Item = Announcement<'static>> + use<H, M> {
         let skills = self.take_skill_audience();
-        let folders = self.skills.as_deref().map(Folders::of);
-        let gate = Gate { scopes: &self.visibility, folders };
+        let gate = Gate { scopes: &self.visibility, folders: self.skills.as_deref().map(Folders::of) };
         let audience = |listing: &Listing, subject: &OwnedSubject| gate.audience(listing, subject);
         let (tools, prompts) =
             (self.tools.catalog.take_audience(audience), self.prompts.catalog.take_audience(audience));
@@ -663,7 +614,7 @@ pub(super) struct Gate<'a> {
     pub(super) folders: Option<Folders<'a>>,
 }
 
-impl Gate<'_> {
+impl<'a> Gate<'a> {
     /// Returns whether a caller sees an entry.
     pub(super) fn shows(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
         self.ask(caller, listing, subject) == Visible::Yes
@@ -671,12 +622,7 @@ impl Gate<'_> {
 
     /// Asks the functions for an entry.
     pub(super) fn ask(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
-        let in_folder = match subject {
-            Subject::Resource(uri) => self.ask_folder(caller, uri),
-            // Its completions tell what the folder holds.
-            Subject::ResourceTemplate(template) => self.ask_folder(caller, literal_prefix(template)),
-            _ => Visible::Yes,
-        };
+        let in_folder = folder_uri(subject).map_or(Visible::Yes, |uri| self.ask_folder(caller, uri));
         if in_folder == Visible::Yes { self.scopes.ask_all(caller, listing, subject) } else { in_folder }
     }
 
@@ -686,16 +632,13 @@ impl Gate<'_> {
     }
 
     fn ask_folder(&self, caller: &Caller, uri: &str) -> Visible {
-        self.folders.map_or(Visible::Yes, |folders| folders.ask(self.scopes, caller, uri))
+        let key = self.folder_key(uri);
+        Visible::all(self.for_folder(&key).map(|(rule, subject)| self.scopes.ask(rule, caller, subject)))
     }
 
     /// Returns whether there are functions for the folders that contain the resource with this URI.
     pub(super) fn restricts_folder(&self, uri: &str) -> bool {
-        self.folders.is_some_and(|folders| {
-            let mut bound = BoundRules::new(self.scopes.guard);
-            folders.bind(self.scopes, uri, &mut bound);
-            !bound.is_empty()
-        })
+        self.for_folder(&self.folder_key(uri)).next().is_some()
     }
 
     /// Returns whether there are functions for an entry.
@@ -705,16 +648,53 @@ impl Gate<'_> {
 
     /// Returns the callers who see an entry.
     pub(super) fn audience(&self, listing: &Listing, subject: &OwnedSubject) -> Audience {
-        let mut bound = self.scopes.bind(listing, subject);
-        let uri = match subject.as_subject() {
-            Subject::Resource(uri) => Some(uri),
-            Subject::ResourceTemplate(template) => Some(literal_prefix(template)),
-            _ => None,
-        };
-        if let (Some(folders), Some(uri)) = (self.folders, uri) {
-            folders.bind(self.scopes, uri, &mut bound);
+        self.audience_at(folder_uri(subject.as_subject()), Some((listing, subject)))
+    }
+
+    /// Returns the callers who see the folders that contain the resource with a URI, and an entry.
+    pub(super) fn audience_at(
+        &self,
+        uri: Option<&str>,
+        entry: Option<(&Listing, &OwnedSubject)>,
+    ) -> Audience {
+        let key = uri.map(|uri| self.folder_key(uri)).unwrap_or_default();
+        let of_entry = entry
+            .into_iter()
+            .flat_map(|(listing, subject)| self.scopes.for_entry(listing, subject.as_subject()));
+        let rules = self.for_folder(&key).chain(of_entry);
+        let rules: Vec<(Rule, OwnedSubject)> = rules
+            .filter_map(|(rule, subject)| Some((Arc::clone(rule), OwnedSubject::new(subject)?)))
+            .collect();
+        if rules.is_empty() {
+            return Audience::EVERYONE;
         }
-        bound.into_audience()
+        let guard = self.scopes.guard;
+        Audience::matching(move |caller| {
+            rules.iter().all(|(rule, subject)| guard(&mut || rule.is_visible(caller, subject.as_subject())))
+        })
+    }
+
+    /// Returns the [`folder_key`] of a URI; an empty one, which no folder contains, if there are no functions.
+    fn folder_key(&self, uri: &str) -> String {
+        let has_rules = |folders: Folders<'_>| !folders.rules.is_empty() || self.scopes.has_rules();
+        if self.folders.is_some_and(has_rules) { folder_key(uri) } else { String::new() }
+    }
+
+    /// Returns the functions for all folders that contain the resource with this key, each with its skill.
+    ///
+    /// Skills have them enabled or not: the files of one that is disabled are served.
+    fn for_folder<'k>(&self, key: &'k str) -> impl Iterator<Item = (&'a Rule, Subject<'a>)> + use<'a, 'k> {
+        let scopes = self.scopes;
+        self.folders.into_iter().flat_map(move |Folders { rules, skills }| {
+            let of_rules = rules.of_key(key).map(|rule| (&rule.rule, rule.skill.as_subject()));
+            // Without such functions nothing could hide them.
+            let skills = scopes.has_rules().then(|| skills.access().map(|(_, skill)| skill));
+            let around = skills.into_iter().flatten().filter(|skill| key.starts_with(&*skill.item.folder));
+            let of_skill = |skill: EntryAccess<'a, ListedSkill>| {
+                scopes.for_entry(skill.listing, Subject::Skill(&skill.item.uri))
+            };
+            of_rules.chain(around.flat_map(of_skill))
+        })
     }
 }
 
@@ -729,44 +709,15 @@ impl<'a> Folders<'a> {
     pub(super) const fn of<R>(skills: &'a SkillCatalog<R>) -> Self {
         Self { rules: &skills.folder_rules, skills: &skills.entries }
     }
+}
 
-    /// Asks the functions for all folders that contain the resource with this URI.
-    fn ask(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> Visible {
-        if self.rules.is_empty() && !scopes.has_rules() {
-            return Visible::Yes;
-        }
-        let key = folder_key(uri);
-        let rules = self.rules.of_key(&key);
-        let of_rules = rules.map(|rule| scopes.ask(&rule.rule, caller, rule.skill.as_subject()));
-        let skills = self.skills_around(scopes, &key);
-        let of_skills =
-            skills.map(|skill| scopes.ask_all(caller, skill.listing, Subject::Skill(&skill.item.uri)));
-        Visible::all(of_rules.chain(of_skills))
-    }
-
-    /// Adds the functions of all folders that contain the resource with this URI.
-    pub(super) fn bind(self, scopes: &VisibilityScopes, uri: &str, bound: &mut BoundRules) {
-        if self.rules.is_empty() && !scopes.has_rules() {
-            return;
-        }
-        let key = folder_key(uri);
-        self.rules.of_key(&key).for_each(|rule| bound.push(&rule.rule, rule.skill.clone()));
-        for skill in self.skills_around(scopes, &key) {
-            if let Some(subject) = OwnedSubject::new(Subject::Skill(&skill.item.uri)) {
-                bound.append(&scopes.bind(skill.listing, &subject));
-            }
-        }
-    }
-
-    /// Returns the skills whose folders contain the resource with this [`folder_key`], enabled or not: the files of one that is
-    /// disabled are served. None if there are no functions that could hide them.
-    fn skills_around<'k>(
-        self,
-        scopes: &VisibilityScopes,
-        key: &'k str,
-    ) -> impl Iterator<Item = EntryAccess<'a, ListedSkill>> + use<'a, 'k> {
-        let skills = scopes.has_rules().then(|| self.skills.access().map(|(_, skill)| skill));
-        skills.into_iter().flatten().filter(move |skill| key.starts_with(&*skill.item.folder))
+/// Returns the URI that tells in which folders an entry is.
+fn folder_uri(subject: Subject<'_>) -> Option<&str> {
+    match subject {
+        Subject::Resource(uri) => Some(uri),
+        // Its completions tell what the folder holds.
+        Subject::ResourceTemplate(template) => Some(literal_prefix(template)),
+        _ => None,
     }
 }
 

@@ -4,7 +4,6 @@
 //! The backlog has no deadlines: a request waits until a call ends.
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use bytes::Bytes;
 
@@ -12,9 +11,9 @@ use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::memory::STEP;
 use crate::rpc::RequestId;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab, links};
 
 /// The requests of all channels that wait.
 ///
@@ -42,15 +41,7 @@ struct WaitQueue {
     turn: ListLinks,
 }
 
-impl ListNode for WaitQueue {
-    fn list_links(&self) -> ListLinks {
-        self.turn
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.turn = links;
-    }
-}
+links! { WaitQueue: list turn }
 
 #[derive(Debug)]
 struct WaitingRequest {
@@ -60,21 +51,7 @@ struct WaitingRequest {
     links: TreeLinks,
 }
 
-impl ListNode for WaitingRequest {
-    fn list_links(&self) -> ListLinks {
-        self.arrival
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.arrival = links;
-    }
-}
-
-impl TreeNode for WaitingRequest {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { WaitingRequest: list arrival, tree links }
 
 impl Backlog {
     pub(super) const fn new() -> Self {
@@ -188,10 +165,7 @@ impl Backlog {
         let queue = self.queues.get_mut(key)?;
         // The id is compared with those of other requests only.
         let id = core::mem::replace(&mut self.requests.get_mut(request)?.id, RequestId::int(0));
-        queue.by_id.remove(&mut self.requests, request, |slot, other| match slot == request.slot {
-            true => Ordering::Equal,
-            false => other.id.cmp(&id),
-        });
+        queue.by_id.remove(&mut self.requests, request, |_, other| other.id.cmp(&id));
         queue.requests.remove(&mut self.requests, request);
         let taken = self.requests.remove(request)?;
         queue.budget.release(taken.frame.len());

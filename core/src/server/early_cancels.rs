@@ -4,7 +4,6 @@
 //! another. Without this table such a cancellation would be ignored, and the call would run to its maximum age. On a
 //! byte stream nothing can be overtaken.
 
-use core::cmp::Ordering;
 use core::time::Duration;
 
 use super::channel::ServerEndpoint;
@@ -12,9 +11,9 @@ use super::request_check::MessageSource;
 use super::stream::EarlyEnd;
 use crate::limits::Limits;
 use crate::rpc::RequestId;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab, links};
 use crate::time::Instant;
 
 /// Time for which an early cancellation is kept.
@@ -45,21 +44,7 @@ struct EarlyCancel {
     links: TreeLinks,
 }
 
-impl ListNode for EarlyCancel {
-    fn list_links(&self) -> ListLinks {
-        self.arrival
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.arrival = links;
-    }
-}
-
-impl TreeNode for EarlyCancel {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { EarlyCancel: list arrival, tree links }
 
 impl EarlyCancels {
     pub(super) const fn new() -> Self {
@@ -112,10 +97,7 @@ impl EarlyCancels {
         let Some(entry) = self.entries.get_mut(key) else { return };
         // The id is compared with those of other entries only.
         let (session, id) = (entry.session, core::mem::replace(&mut entry.id, RequestId::int(0)));
-        self.by_id.remove(&mut self.entries, key, |slot, c| match slot == key.slot {
-            true => Ordering::Equal,
-            false => (c.session, &c.id).cmp(&(session, &id)),
-        });
+        self.by_id.remove(&mut self.entries, key, |_, c| (c.session, &c.id).cmp(&(session, &id)));
         self.arrivals.remove(&mut self.entries, key);
         self.entries.remove(key);
     }

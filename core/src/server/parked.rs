@@ -421,10 +421,7 @@ impl ParkedCalls {
         let removed = position(endpoint, call);
         self.by_position.remove(calls, key, |_, parked| position(endpoint, parked.call).cmp(&removed));
         if !state.is_empty() {
-            self.by_state.remove(calls, key, |slot, parked| match slot == key.slot {
-                true => Ordering::Equal,
-                false => (parked.state(), slot).cmp(&(state, key.slot)),
-            });
+            self.by_state.remove(calls, key, |slot, parked| (parked.state(), slot).cmp(&(state, key.slot)));
         }
         let parked = calls.remove(key)?;
         self.uncharge(endpoint, removed, bytes);

@@ -58,11 +58,11 @@ enum ModernCheck {
 }
 
 /// A request as received.
-pub(super) struct ReceivedRequest<'a> {
+pub(crate) struct ReceivedRequest<'a> {
     pub(super) source: MessageSource<'a>,
-    pub(super) frame: &'a Bytes,
-    pub(super) method: &'a str,
-    pub(super) params: &'a ParamsSpans,
+    pub(crate) frame: &'a Bytes,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a ParamsSpans,
     /// Its `_meta` is the text that [`RequestCheck::known_meta`] returned.
     pub(super) has_known_meta: bool,
 }
@@ -143,7 +143,7 @@ impl RequestCheck {
         };
         // Behind the revision, which decides the rules of the fields, and before the method (DEC-007).
         if let Some(check) = source.header_check {
-            let checked = check.check_request(version, method, frame, params);
+            let checked = check.check_request(version, request);
             checked.map_err(|error| mismatch_in_revision(config, error, version))?;
         }
         let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
@@ -278,9 +278,9 @@ fn fits_headers(
     request: &ReceivedRequest<'_>,
     version: Version,
 ) -> Result<bool, RpcError> {
-    let &ReceivedRequest { source, frame, method, params, .. } = request;
+    let &ReceivedRequest { source, frame, params, .. } = request;
     let Some(check) = source.header_check else { return Ok(true) };
-    let Err(error) = check.check_params(version, method, frame, params) else { return Ok(true) };
+    let Err(error) = check.check_params(version, request) else { return Ok(true) };
     let tool = params.name.slice(frame).and_then(string).unwrap_or_default();
     // The error would tell that there is such a tool.
     match config.hides_tool(&tool, || caller(endpoint, source.channel)) {
@@ -374,20 +374,8 @@ pub(crate) trait HeaderCheck {
     fn require_modern(&self) -> Result<(), RpcError>;
 
     /// Checks method and name, once the revision is known.
-    fn check_request(
-        &self,
-        version: Version,
-        method: &str,
-        frame: &Bytes,
-        params: &ParamsSpans,
-    ) -> Result<(), RpcError>;
+    fn check_request(&self, version: Version, request: &ReceivedRequest<'_>) -> Result<(), RpcError>;
 
     /// Checks the parameters, once the method is known to exist.
-    fn check_params(
-        &self,
-        version: Version,
-        method: &str,
-        frame: &Bytes,
-        params: &ParamsSpans,
-    ) -> Result<(), RpcError>;
+    fn check_params(&self, version: Version, request: &ReceivedRequest<'_>) -> Result<(), RpcError>;
 }

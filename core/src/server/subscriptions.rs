@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use crate::change::Change;
 use crate::listen_filter::{CustomLists, ListSet, bit};
 use crate::rpc::RequestId;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab, links};
 use crate::sync::Arc;
 use crate::time::Instant;
 
@@ -37,11 +37,7 @@ pub(super) struct ChangeListener {
     links: TreeLinks,
 }
 
-impl TreeNode for ChangeListener {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { ChangeListener: tree links }
 
 /// The listeners of a channel, ordered by id; that of a session is the first one.
 #[derive(Debug)]
@@ -80,11 +76,7 @@ struct SubscribedResource {
     links: TreeLinks,
 }
 
-impl TreeNode for SubscribedResource {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { SubscribedResource: tree links }
 
 /// The subscription of a listener to a resource.
 #[derive(Debug)]
@@ -101,21 +93,7 @@ struct ResourceSubscription {
     links: TreeLinks,
 }
 
-impl ListNode for ResourceSubscription {
-    fn list_links(&self) -> ListLinks {
-        self.subscribers
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.subscribers = links;
-    }
-}
-
-impl TreeNode for ResourceSubscription {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { ResourceSubscription: list subscribers, tree links }
 
 /// The change notifications that were sent last on a channel, and those that are deferred.
 #[derive(Debug)]
@@ -410,10 +388,7 @@ impl Subscriptions {
         let Some(listener) = self.listeners.get_mut(key) else { return Vec::new() };
         // The id is compared with those of other listeners only.
         let id = listener.id.take();
-        of.by_id.remove(&mut self.listeners, key, |slot, other| match slot == key.slot {
-            true => core::cmp::Ordering::Equal,
-            false => other.id.cmp(&id),
-        });
+        of.by_id.remove(&mut self.listeners, key, |_, other| other.id.cmp(&id));
         of.count = of.count.saturating_sub(1);
         let Some(listener) = self.listeners.remove(key) else { return Vec::new() };
         if let Some(peers) = listeners_of(&mut self.by_lists, listener.lists) {

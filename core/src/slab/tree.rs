@@ -106,7 +106,7 @@ impl<const TREE: u8> Tree<TREE> {
         }
     }
 
-    /// Removes a value, which must be in the tree and be the only one that compares as equal.
+    /// Removes a value, which must be in the tree; `compare` is asked for the others only, none of which is equal.
     #[inline]
     pub(crate) fn remove<T: TreeNode<TREE>>(
         &mut self,
@@ -114,6 +114,10 @@ impl<const TREE: u8> Tree<TREE> {
         key: Key,
         mut compare: impl FnMut(u32, &T) -> Ordering,
     ) {
+        let mut compare = |slot, node: &T| match slot == key.slot {
+            true => Ordering::Equal,
+            false => compare(slot, node),
+        };
         if self.root != key.slot && self.find(slab, &mut compare) != Some(key) {
             return;
         }

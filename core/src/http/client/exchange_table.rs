@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::{Add, Sub};
 
 use bytes::Bytes;
 
@@ -109,21 +110,14 @@ impl Sums {
         }
     }
 
-    const fn plus(self, other: Self) -> Self {
+    /// Returns the sums with those of one exchange added or subtracted.
+    fn with(self, x: &ClientExchange, count: fn(usize, usize) -> usize) -> Self {
+        let other = Self::of(x);
         Self {
-            open: self.open + other.open,
-            messages: self.messages + other.messages,
-            resends: self.resends + other.resends,
-            tool_lists: self.tool_lists + other.tool_lists,
-        }
-    }
-
-    const fn minus(self, other: Self) -> Self {
-        Self {
-            open: self.open - other.open,
-            messages: self.messages - other.messages,
-            resends: self.resends - other.resends,
-            tool_lists: self.tool_lists - other.tool_lists,
+            open: count(self.open, other.open),
+            messages: count(self.messages, other.messages),
+            resends: count(self.resends, other.resends),
+            tool_lists: count(self.tool_lists, other.tool_lists),
         }
     }
 }
@@ -134,7 +128,7 @@ impl ExchangeTable {
     /// Adds an exchange.
     pub(super) fn insert(&mut self, x: ClientExchange) -> Key {
         let x = x.untaken();
-        self.sums = self.sums.plus(Sums::of(&x));
+        self.sums = self.sums.with(&x, Add::add);
         let request = Self::served_request(&x);
         let (is_held, is_get_stream) = (x.is_held(), matches!(x.purpose(), ExchangePurpose::GetStream));
         let deadline = x.deadline();
@@ -203,12 +197,11 @@ impl ExchangeTable {
 
     /// Takes an exchange in flight, and leaves what is needed to read the rest of its response until `until`.
     pub(super) fn drain(&mut self, key: Key, until: Instant) -> Option<ClientExchange> {
-        let x = self.get_mut(key)?;
+        let Some(Entry::Open(x)) = self.slab.get_mut(key) else { return None };
         let taken = x.drain(until);
-        // `record_end` subtracts the sums of what was taken; these are the sums of what stays.
-        let sums = Sums::of(x);
+        // `record_end` subtracts the sums of what was taken.
+        self.sums = self.sums.with(x, Add::add);
         self.record_end(key, &taken);
-        self.sums = self.sums.plus(sums);
         self.arm(key, Some(until));
         Some(taken)
     }
@@ -253,7 +246,7 @@ impl ExchangeTable {
     /// Updates sums and references after `x` was taken from its entry.
     fn record_end(&mut self, key: Key, x: &ClientExchange) {
         // The sums depend on the phase, so `x` is still in the one in which it was counted.
-        self.sums = self.sums.minus(Sums::of(x));
+        self.sums = self.sums.with(x, Sub::sub);
         if let Some(request) = Self::served_request(x) {
             self.requests.record_end(request, key);
         }
@@ -764,7 +757,7 @@ mod tests {
     /// Compares what is kept with a walk over all exchanges.
     fn check(table: &mut ExchangeTable) {
         let open = || table.slab.iter().filter_map(|(key, entry)| Some((key, entry.open()?)));
-        let walked = open().map(|(_, x)| Sums::of(x)).fold(Sums::default(), Sums::plus);
+        let walked = open().fold(Sums::default(), |all, (_, x)| all.with(x, Add::add));
         assert_eq!(table.sums, walked);
         assert_eq!(table.held.iter(&table.slab).count(), open().filter(|(_, x)| x.is_held()).count());
         for (key, x) in open().filter(|(_, x)| !x.is_draining()) {

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use super::exchange::{ExchangeClass, ExchangeId, OutgoingRequest};
 use crate::deadlines::Deadlines;
 use crate::h1;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::{Key, Slab};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::{Key, Slab, links};
 use crate::time::{Instant, TimeoutReason};
 use crate::url::Origin;
 
@@ -339,15 +339,7 @@ struct WaitingRequest {
     links: ListLinks,
 }
 
-impl ListNode for WaitingRequest {
-    fn list_links(&self) -> ListLinks {
-        self.links
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.links = links;
-    }
-}
+links! { WaitingRequest: list links }
 
 /// Requests that wait for a connection: one queue per class, with an order among all.
 ///

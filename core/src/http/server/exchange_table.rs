@@ -24,8 +24,8 @@ use crate::outbox::Outbox;
 use crate::rpc;
 use crate::server::{Authorization, ExchangeBuffers, HttpRequest, ProvenKey};
 use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
-use crate::slab::{Key, Slab};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab, links};
 use crate::sync::Arc;
 use crate::time::{Instant, TimeoutReason};
 
@@ -801,11 +801,7 @@ impl SessionPlace {
     }
 }
 
-impl TreeNode for ServerExchange {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { ServerExchange: tree links }
 
 impl ListNode for ServerExchange {
     fn list_links(&self) -> ListLinks {

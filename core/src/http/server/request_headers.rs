@@ -22,7 +22,7 @@ use crate::methods;
 use crate::model::is_date;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RpcError, code};
-use crate::server::request_check::HeaderCheck;
+use crate::server::request_check::{HeaderCheck, ReceivedRequest};
 use crate::version::{Era, Version, VersionSet};
 
 /// Bytes that the copied fields of most requests take.
@@ -362,13 +362,8 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         Ok(())
     }
 
-    fn check_request(
-        &self,
-        version: Version,
-        method: &str,
-        frame: &Bytes,
-        params: &ParamsSpans,
-    ) -> Result<(), RpcError> {
+    fn check_request(&self, version: Version, request: &ReceivedRequest<'_>) -> Result<(), RpcError> {
+        let &ReceivedRequest { frame, method, params, .. } = request;
         let is_modern = version.era() == Era::Modern;
         let required = is_modern || self.draft.contains(Deviation::SessionHeaders);
         if let Some(field) = self.headers.find_repeated().filter(|_| required) {
@@ -406,13 +401,8 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         }
     }
 
-    fn check_params(
-        &self,
-        version: Version,
-        method: &str,
-        frame: &Bytes,
-        params: &ParamsSpans,
-    ) -> Result<(), RpcError> {
+    fn check_params(&self, version: Version, request: &ReceivedRequest<'_>) -> Result<(), RpcError> {
+        let &ReceivedRequest { frame, method, params, .. } = request;
         let Some(tools) = self.tools.filter(|_| method == methods::TOOLS_CALL) else { return Ok(()) };
         let required = version.era() == Era::Modern || self.draft.contains(Deviation::SessionParamHeaders);
         if !required && self.headers.params.is_empty() {

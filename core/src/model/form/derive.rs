@@ -11,6 +11,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map as Object, Value};
 
 use super::{BooleanSchema, EnumSchema, NumberSchema, PrimitiveSchemaDefinition, StringFormat, StringSchema};
+use crate::json::deserialize;
 use crate::model::ValidationError;
 use crate::model::elicitation::ElicitSchema;
 
@@ -253,13 +254,7 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
         self.deserialize_any(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
+    deserialize!(deserialize_newtype_struct(self, visitor, &'static str) => visitor.visit_newtype_struct(self));
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct seq

@@ -4,6 +4,7 @@ use serde::de::value::{BorrowedStrDeserializer, Error, MapAccessDeserializer, Se
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
+use crate::json::deserialize;
 use crate::model::ValidationError;
 use crate::model::codec::exact_integer;
 use crate::model::elicitation::{ElicitAction, ElicitResult, ElicitValue};
@@ -133,17 +134,8 @@ impl<'de> Deserializer<'de> for FieldDeserializer<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
+    deserialize!(deserialize_option(self, visitor) => visitor.visit_some(self));
+    deserialize!(deserialize_newtype_struct(self, visitor, &'static str) => visitor.visit_newtype_struct(self));
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,

@@ -208,24 +208,17 @@ fn before_list(e: &Expression, uri: &[u8], after: &PositionSet, count: &mut usiz
     let mut begins = 0;
     while begins <= uri.len() {
         *count += 1;
-        // An expansion with a first character of its own may be absent or empty; the others match at least one byte.
-        let (values, min_end) = match e.operator.first {
-            Some(first) if uri.get(begins) == Some(&first) => (begins + 1, begins + 1),
-            Some(_) => (usize::MAX, 0),
-            // A value cannot begin inside a character.
-            None if is_continuation(uri, begins) => (usize::MAX, 0),
-            None => (begins, begins + 1),
-        };
-        if values != usize::MAX {
+        if let Some(values) = values_at(e, uri, begins) {
             // The window only moves forward, so all pieces together cost one pass over the URI.
             while window.start < values && window.start < uri.len() {
                 window.advance();
             }
             let reach = window.widen(count);
-            if predecessors.get(reach).is_some_and(|last| *last as usize > min_end) {
+            if predecessors.get(reach).is_some_and(|last| *last as usize > begins + 1) {
                 row.insert(begins);
             }
         }
+        // An expansion with a first character of its own may be absent; the others match at least one byte.
         if e.operator.first.is_some() && after.contains(begins) {
             row.insert(begins);
         }
@@ -236,17 +229,23 @@ fn before_list(e: &Expression, uri: &[u8], after: &PositionSet, count: &mut usiz
 
 /// Returns the end of the longest piece that leaves the rest matchable.
 fn list_end(e: &Expression, uri: &[u8], at: usize, after: &PositionSet, count: &mut usize) -> Option<usize> {
-    let (values, min_end) = match e.operator.first {
-        Some(first) if uri.get(at) == Some(&first) => (at + 1, at + 1),
-        Some(_) => return after.contains(at).then_some(at),
-        None => (at, at + 1),
-    };
-    let reach = MatchWindow::new(e, uri, values).widen(count);
-    let end = (min_end..=reach).rev().find(|end| {
-        *count += 1;
-        after.contains(*end)
+    let longest = values_at(e, uri, at).and_then(|values| {
+        let reach = MatchWindow::new(e, uri, values).widen(count);
+        (at + 1..=reach).rev().find(|end| {
+            *count += 1;
+            after.contains(*end)
+        })
     });
-    end.or_else(|| (e.operator.first.is_some() && after.contains(at)).then_some(at))
+    longest.or_else(|| (e.operator.first.is_some() && after.contains(at)).then_some(at))
+}
+
+/// Returns where the values of an unnamed expression begin, if a piece that is not empty can begin at a position.
+fn values_at(e: &Expression, uri: &[u8], at: usize) -> Option<usize> {
+    match e.operator.first {
+        Some(first) => (uri.get(at) == Some(&first)).then_some(at + 1),
+        // A value cannot begin inside a character.
+        None => (!is_continuation(uri, at)).then_some(at),
+    }
 }
 
 /// Matcher for an expression with names: finds the name after each separator, and the end of its value.
