@@ -3,8 +3,9 @@
 #[cfg(feature = "auth")]
 mod authorization;
 
-use core::fmt::Write as _;
+use core::fmt::{Display, Write as _};
 use core::time::Duration;
+use std::path::Path;
 use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
@@ -62,7 +63,7 @@ fn serialize_masked<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(&masked(text))
 }
 
-impl core::fmt::Display for CommandFailure {
+impl Display for CommandFailure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.message())
     }
@@ -155,6 +156,11 @@ impl CommandFailure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message).with_hint("see `mcp-probe --help`")
+    }
+
+    /// Creates the failure of a file that cannot be written.
+    pub(crate) fn unwritten<E: Display>(path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::failed(format!("cannot write {}: {error}", path.display()))
     }
 
     /// Creates the failure for a connection that nobody keeps.
