@@ -220,6 +220,10 @@ impl HttpResponseHead {
         let kind = self.field(CONTENT_TYPE).map(|kind| format!(" and the type {kind:?}")).unwrap_or_default();
         format!("the status {}{kind}", self.status)
     }
+
+    pub(crate) fn sentence(&self) -> String {
+        format!("the response has {}", self.summary())
+    }
 }
 
 impl HttpExchange {

@@ -1,7 +1,7 @@
 //! Changes that the server has reported and that are not printed yet.
 
 use alloc::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use mcp_proto::{CallError, Change};
 
@@ -21,7 +21,7 @@ pub(crate) struct ReceivedChanges(Arc<Mutex<Vec<ChangeEvent>>>);
 impl ReceivedChanges {
     /// Adds an event unless an equal one is queued, so a server cannot grow the queue by repetition.
     pub(crate) fn add(&self, item: ChangeEvent) {
-        let mut items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut items = mcp_std::sync::lock(&self.0);
         if !items.contains(&item) {
             items.push(item);
         }
@@ -29,7 +29,7 @@ impl ReceivedChanges {
 
     /// Takes all events that arrived since the last call.
     pub(crate) fn take(&self) -> Vec<ChangeEvent> {
-        core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        core::mem::take(&mut *mcp_std::sync::lock(&self.0))
     }
 }
 

@@ -55,6 +55,50 @@ macro_rules! with_client {
     };
 }
 
+/// Functions of the client of whichever adapter is in use.
+macro_rules! forward {
+    ($(
+        $(#[$doc:meta])* fn $name:ident $(<$type:ident: $bound:ident>)? ($($arg:ident: $of:ty),*) -> $result:ty;
+    )+) => {
+        impl Client {
+            $($(#[$doc])*
+            pub(crate) fn $name $(<$type: $bound>)? (&mut self, $($arg: $of),*) -> Result<$result, Error> {
+                with_client!(self, client => client.$name($($arg),*))
+            })+
+        }
+    };
+}
+
+forward! {
+    /// Calls a tool and returns its result undecoded.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`].
+    fn call_tool_raw(
+        name: &str, arguments: &RawJson, options: &CallOptions, on_progress: &mut (dyn FnMut(&Progress) + Send)
+    ) -> RawJson;
+    fn call_tool<T: Serialize>(name: &str, arguments: &T) -> CallToolResult<'static>;
+    fn call_tool_with<T: Serialize>(
+        name: &str, arguments: &T, options: &CallOptions, on_progress: &mut (dyn FnMut(&Progress) + Send)
+    ) -> CallToolResult<'static>;
+    /// Waits for the result of a task.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`]; also if the task is cancelled, expires or is lost.
+    fn wait_task(task: &TaskHandle) -> CallToolResult<'static>;
+    fn list_tools() -> Vec<Tool>;
+    fn read_resource(uri: &str) -> ReadResourceResult<'static>;
+    fn get_skill(uri: &str) -> Skill;
+    fn read_skill_file(skill: &Skill, file: &str) -> SkillContent;
+    fn list(kind: EntryKind) -> Vec<RawJson>;
+    fn list_prompts() -> Vec<Prompt>;
+    fn ping() -> Duration;
+    fn subscribe(filter: &SubscriptionFilter) -> (SubscriptionKey, SubscriptionFilter);
+    fn unsubscribe(subscription: SubscriptionKey) -> ();
+}
+
 /// Starts a call with the client of whichever adapter is in use.
 macro_rules! start {
     ($self:ident, $client:ident => $call:expr) => {
@@ -131,39 +175,6 @@ impl Client {
         with_client!(self, client => client.request_with(method, params, options, on_progress))
     }
 
-    /// Calls a tool and returns its result undecoded.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::request()`].
-    pub(crate) fn call_tool_raw(
-        &mut self,
-        name: &str,
-        arguments: &RawJson,
-        options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
-    ) -> Result<RawJson, Error> {
-        with_client!(self, client => client.call_tool_raw(name, arguments, options, on_progress))
-    }
-
-    pub(crate) fn call_tool<T: Serialize>(
-        &mut self,
-        name: &str,
-        arguments: &T,
-    ) -> Result<CallToolResult<'static>, Error> {
-        with_client!(self, client => client.call_tool(name, arguments))
-    }
-
-    pub(crate) fn call_tool_with<T: Serialize>(
-        &mut self,
-        name: &str,
-        arguments: &T,
-        options: &CallOptions,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
-    ) -> Result<CallToolResult<'static>, Error> {
-        with_client!(self, client => client.call_tool_with(name, arguments, options, on_progress))
-    }
-
     /// Calls a tool as a task, if the server can do that.
     ///
     /// # Errors
@@ -175,15 +186,6 @@ impl Client {
         arguments: &T,
     ) -> Result<StartedTask, Error> {
         with_client!(self, client => client.start_task(name, arguments, None))
-    }
-
-    /// Waits for the result of a task.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::request()`]; also if the task is cancelled, expires or is lost.
-    pub(crate) fn wait_task(&mut self, task: &TaskHandle) -> Result<CallToolResult<'static>, Error> {
-        with_client!(self, client => client.wait_task(task))
     }
 
     /// Starts a tool call without waiting for its result.
@@ -261,22 +263,6 @@ impl Client {
         }
     }
 
-    pub(crate) fn list_tools(&mut self) -> Result<Vec<Tool>, Error> {
-        with_client!(self, client => client.list_tools())
-    }
-
-    pub(crate) fn read_resource(&mut self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
-        with_client!(self, client => client.read_resource(uri))
-    }
-
-    pub(crate) fn get_skill(&mut self, uri: &str) -> Result<Skill, Error> {
-        with_client!(self, client => client.get_skill(uri))
-    }
-
-    pub(crate) fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
-        with_client!(self, client => client.read_skill_file(skill, file))
-    }
-
     /// Reads the pages of a list up to the first one that cannot be had.
     pub(crate) fn read_pages(&mut self, kind: EntryKind) -> ListPages {
         self.read_pages_with(kind, CallOptions::new)
@@ -296,10 +282,6 @@ impl Client {
         ListPages { is_cut: pages.is_cut(), entries: pages.into_entries(), diagnostic, error }
     }
 
-    pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
-        with_client!(self, client => client.list(kind))
-    }
-
     /// Reads the definitions of the server.
     ///
     /// # Errors
@@ -310,31 +292,12 @@ impl Client {
         with_client!(self, client => client.read_pins(&peer))
     }
 
-    pub(crate) fn list_prompts(&mut self) -> Result<Vec<Prompt>, Error> {
-        with_client!(self, client => client.list_prompts())
-    }
-
     /// Returns the method of [`ping`](Self::ping), for a request with options of its own.
     pub(crate) fn ping_method(&self) -> &'static str {
         match self.peer().era() {
             Era::Legacy => "ping",
             Era::Modern => "server/discover",
         }
-    }
-
-    pub(crate) fn ping(&mut self) -> Result<Duration, Error> {
-        with_client!(self, client => client.ping())
-    }
-
-    pub(crate) fn subscribe(
-        &mut self,
-        filter: &SubscriptionFilter,
-    ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        with_client!(self, client => client.subscribe(filter))
-    }
-
-    pub(crate) fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
-        with_client!(self, client => client.unsubscribe(subscription))
     }
 
     #[expect(deprecated, reason = "supported until its removal")]

@@ -14,14 +14,22 @@ pub(crate) enum CompletionTarget {
     Template(String),
 }
 
+impl CompletionTarget {
+    pub(crate) fn new(text: &str) -> Self {
+        match text.strip_prefix("prompt:").filter(|name| !name.starts_with("//")) {
+            Some(name) => Self::Prompt(name.into()),
+            None => Self::Template(text.into()),
+        }
+    }
+}
+
 /// Parses the target of a completion: `prompt:NAME` or a resource template.
 pub(crate) fn reference(text: &str) -> Result<CompletionTarget, String> {
     match text.split_once(':') {
         None | Some(("", _) | ("prompt", "")) => {
             Err("must be prompt:NAME or a template: write prompt:plan or file:///{path}, not plan".into())
         }
-        Some(("prompt", name)) if !name.starts_with("//") => Ok(CompletionTarget::Prompt(name.into())),
-        Some(_) => Ok(CompletionTarget::Template(text.into())),
+        Some(_) => Ok(CompletionTarget::new(text)),
     }
 }
 

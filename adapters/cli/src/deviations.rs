@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use mcp_proto::Diagnostic;
 
@@ -24,7 +24,7 @@ impl Deviations {
             return;
         }
         let text = diagnostic.to_string();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = mcp_std::sync::lock(&self.0);
         if all.contains(&text) {
             return;
         }
@@ -36,7 +36,7 @@ impl Deviations {
 
     /// Takes the deviations so far, in order.
     pub(crate) fn take(&self) -> Vec<String> {
-        core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into()
+        core::mem::take(&mut *mcp_std::sync::lock(&self.0)).into()
     }
 }
 

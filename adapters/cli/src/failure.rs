@@ -3,16 +3,18 @@
 #[cfg(feature = "auth")]
 mod authorization;
 
-use core::fmt::Write as _;
+use core::fmt::{Display, Write as _};
 use core::time::Duration;
+use std::path::Path;
 use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
 use mcp_check::hints::{self, StartFault};
-use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
+use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
 use mcp_proto_trace::masked;
 use mcp_std::json_file::JsonFileError;
 use mcp_std::process::{SpawnError, SpawnErrorKind};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::args;
 use crate::connections;
@@ -22,26 +24,46 @@ pub(crate) use authorization::url_text;
 
 /// A reason to stop: a message and a hint about what to do.
 ///
-/// The texts are escaped when they are printed.
-#[derive(Debug)]
+/// The texts are escaped when they are printed. A background process sends it to the command: another version of the program may
+/// leave the last members out.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CommandFailure {
-    exit: Exit,
+    #[serde(rename = "exitCode")]
+    pub(crate) exit: Exit,
     /// May have secrets, which [`message`](Self::message) leaves out.
+    #[serde(serialize_with = "serialize_masked")]
     pub(crate) message: String,
-    hint: Option<String>,
-    /// Last lines that the server wrote to stderr.
-    stderr_tail: String,
+    pub(crate) hint: Option<String>,
+    /// Last lines that the server wrote to stderr, if they are not shown anyway.
+    #[serde(rename = "stderr")]
+    pub(crate) stderr_tail: String,
     /// Deviations of the server from the protocol before the failure.
-    deviations: Box<[String]>,
-    /// Error response of the server, if that is the reason.
-    response: Option<Box<RpcError>>,
+    #[serde(default)]
+    pub(crate) deviations: Box<[String]>,
     /// Scopes that the server asks for.
-    scopes: Box<[String]>,
+    #[serde(default)]
+    pub(crate) scopes: Box<[String]>,
+    /// Error response of the server, if that is the reason.
+    #[serde(default)]
+    pub(crate) response: Option<Box<Response>>,
     /// Whether a result is already on stdout.
+    #[serde(skip)]
     pub(crate) has_result: bool,
 }
 
-impl core::fmt::Display for CommandFailure {
+/// An error response of the server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Response {
+    pub(crate) code: i64,
+    message: String,
+    pub(crate) data: Option<RawJson>,
+}
+
+fn serialize_masked<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&masked(text))
+}
+
+impl Display for CommandFailure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.message())
     }
@@ -50,7 +72,8 @@ impl core::fmt::Display for CommandFailure {
 impl core::error::Error for CommandFailure {}
 
 /// Exit codes, as `--help` documents them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "u8", into = "u8")]
 pub(crate) enum Exit {
     Failed = 1,
     Usage = 2,
@@ -61,13 +84,6 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// Returns the kind of failure with this exit code. An unknown one is a failure of another kind.
-    #[cfg(unix)]
-    pub(crate) fn from_code(code: u8) -> Self {
-        let all = [Self::Usage, Self::Connection, Self::Timeout, Self::Unanswered, Self::Unauthorized];
-        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Failed)
-    }
-
     /// Returns the name of this kind of failure in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -78,6 +94,20 @@ impl Exit {
             Self::Unanswered => "unanswered",
             Self::Unauthorized => "unauthorized",
         }
+    }
+}
+
+/// An unknown code is a failure of another kind.
+impl From<u8> for Exit {
+    fn from(code: u8) -> Self {
+        let all = [Self::Usage, Self::Connection, Self::Timeout, Self::Unanswered, Self::Unauthorized];
+        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Failed)
+    }
+}
+
+impl From<Exit> for u8 {
+    fn from(exit: Exit) -> Self {
+        exit as Self
     }
 }
 
@@ -128,6 +158,11 @@ impl CommandFailure {
         Self::new(Exit::Usage, message).with_hint("see `mcp-probe --help`")
     }
 
+    /// Creates the failure of a file that cannot be written.
+    pub(crate) fn unwritten<E: Display>(path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::failed(format!("cannot write {}: {error}", path.display()))
+    }
+
     /// Creates the failure for a connection that nobody keeps.
     pub(crate) fn missing_connection(name: &str) -> Self {
         let (message, hint) = connections::describe_missing(name);
@@ -169,7 +204,8 @@ impl CommandFailure {
     /// Adds the error response of the server that is the reason, for programs.
     #[must_use]
     pub(crate) fn with_response(mut self, response: RpcError) -> Self {
-        self.response = Some(Box::new(response));
+        let RpcError { code, message, data, .. } = response;
+        self.response = Some(Box::new(Response { code, message: message.into_owned(), data }));
         self
     }
 
@@ -222,36 +258,9 @@ impl CommandFailure {
         self
     }
 
-    pub(crate) const fn exit(&self) -> Exit {
-        self.exit
-    }
-
     /// Returns what went wrong, without secrets: it is for reports, and for clients.
     pub(crate) fn message(&self) -> String {
         masked(&self.message)
-    }
-
-    pub(crate) fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
-    }
-
-    pub(crate) fn deviations(&self) -> &[String] {
-        &self.deviations
-    }
-
-    /// Returns the error response of the server, if that is the reason.
-    pub(crate) fn response(&self) -> Option<&RpcError> {
-        self.response.as_deref()
-    }
-
-    /// Returns the scopes that the server asks for.
-    pub(crate) fn scopes(&self) -> &[String] {
-        &self.scopes
-    }
-
-    /// Returns the last lines that the server wrote to stderr, if they are not shown anyway.
-    pub(crate) fn stderr_tail(&self) -> &str {
-        &self.stderr_tail
     }
 
     /// Returns the last line that the server wrote to stderr, if it is not shown anyway.

@@ -4,11 +4,12 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::env;
 use std::io::{self, IsTerminal};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mcp_proto::Progress;
+use mcp_std::sync::lock;
 
 use crate::args::StderrChoice;
 use crate::escape;
@@ -125,18 +126,18 @@ pub(crate) struct SharedProgress(Arc<Mutex<Option<ProgressDisplay>>>);
 impl SharedProgress {
     /// Shows reports from now on.
     pub(crate) fn begin(&self, display: ProgressDisplay) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(display);
+        *lock(&self.0) = Some(display);
     }
 
     /// Shows a report, unless none is awaited.
     pub(crate) fn show(&self, progress: &Progress) {
-        if let Some(display) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(display) = &mut *lock(&self.0) {
             display.show(progress);
         }
     }
 
     pub(crate) fn end(&self) {
-        let display = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let display = lock(&self.0).take();
         if let Some(mut display) = display {
             display.end();
         }

@@ -116,7 +116,7 @@ impl UpstreamOpener {
         if self.name.is_none() {
             return failure.message();
         }
-        let reason = match (failure.exit(), self.server.is_remote()) {
+        let reason = match (failure.exit, self.server.is_remote()) {
             (Exit::Unauthorized, _) => LOGIN_CAUSE,
             (Exit::Connection | Exit::Timeout, true) => UNREACHABLE,
             (Exit::Connection | Exit::Timeout, false) => PROGRAM_FAILED,

@@ -39,16 +39,16 @@ impl CommandFailure {
         if self.has_result {
             return;
         }
-        let response = self.response();
+        let response = self.response.as_deref();
         let error = ErrorJson {
-            kind: self.exit().as_str(),
-            exit_code: self.exit() as u8,
+            kind: self.exit.as_str(),
+            exit_code: self.exit as u8,
             message: &self.message(),
-            hint: self.hint(),
+            hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| RawJson::new(masked(response.data.as_ref()?.as_str())).ok()),
-            scopes: self.scopes(),
-            deviations: &self.deviations().iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
+            scopes: &self.scopes,
+            deviations: &self.deviations.iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
         };
         // The text on stderr and the exit code are left if stdout fails.
         let _ = print_value(&BTreeMap::from([("error", error)]));
@@ -64,25 +64,25 @@ impl CommandFailure {
         stop::park_if_ending();
         let paint = Paint::for_stderr();
         let mut text = format!("{} {}\n", paint.bad("error:"), escape::indented(&self.message));
-        if !self.stderr_tail().is_empty() {
+        if !self.stderr_tail.is_empty() {
             text.push_str("  the last lines of the server's stderr:\n");
-            let skip = self.stderr_tail().lines().count().saturating_sub(MAX_STDERR_LINES);
-            for line in self.stderr_tail().lines().skip(skip) {
+            let skip = self.stderr_tail.lines().count().saturating_sub(MAX_STDERR_LINES);
+            for line in self.stderr_tail.lines().skip(skip) {
                 let _ = writeln!(text, "    | {}", escape::line(line));
             }
         }
-        if !self.deviations().is_empty() {
+        if !self.deviations.is_empty() {
             text.push_str("  before that, the server deviated from the protocol:\n");
-            for deviation in self.deviations() {
+            for deviation in &self.deviations {
                 let _ = writeln!(text, "    | {}", escape::line(deviation));
             }
         }
-        if let Some(hint) = self.hint() {
+        if let Some(hint) = &self.hint {
             let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
         }
         // A closed stderr cannot be reported anywhere.
         let _ = io::stderr().write_all(masked(&text).as_bytes());
-        self.exit().into()
+        self.exit.into()
     }
 }
 

@@ -68,7 +68,7 @@ impl Content {
 }
 
 fn content() -> MutexGuard<'static, Content> {
-    SCREEN.content.lock().unwrap_or_else(PoisonError::into_inner)
+    mcp_std::sync::lock(&SCREEN.content)
 }
 
 /// Prints a line on stderr, above whatever stands there. Errors are ignored, since they cannot be reported.

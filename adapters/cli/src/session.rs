@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
@@ -462,7 +462,7 @@ impl ClientHandler for SessionHandler {
     fn log(&self, log: &LogMessage) {
         self.heard();
         // Legacy servers may send any level; an unknown one counts as the most severe.
-        let minimum = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let minimum = lock(&self.log_level).clone();
         if minimum.is_some_and(|minimum| {
             log.level.severity() >= minimum.severity() || log.level.severity().is_none()
         }) {

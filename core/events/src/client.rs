@@ -37,7 +37,7 @@ use std::io;
 
 use mcp_proto::client::Paginator;
 use mcp_proto::model::RequestParams;
-use mcp_proto::{CallError, CallOptions, EncodeError, Era, RawJson};
+use mcp_proto::{CallError, CallOptions, EncodeError, Entropy, Era, RawJson};
 use mcp_runtime::client::{AsyncCalls, BlockingCalls, ClientBackend};
 use serde::Serialize;
 
@@ -226,12 +226,8 @@ impl<'a, B: ClientBackend> EventsClient<'a, B> {
         arguments: &A,
         options: FollowOptions,
     ) -> Result<EventFollower<'a, B>, Error> {
-        let arguments = RawJson::encode(arguments)?;
-        if !arguments.is_object() {
-            return Err(EncodeError::NotAnObject.into());
-        }
+        let subscription = subscription(name, arguments)?;
         let described = self.find(name).await?.ok_or_else(|| Error::UnknownType(name.into()))?;
-        let subscription = Subscription { name: name.into(), arguments: Some(arguments) };
         EventFollower::new(*self, &described, subscription, options)
     }
 
@@ -278,6 +274,18 @@ impl<'a, B: ClientBackend> EventsClient<'a, B> {
         }
         Ok(self.calls.request(P::METHOD, params, &CallOptions::new()).await?)
     }
+}
+
+fn subscription<A: Serialize + ?Sized>(name: &str, arguments: &A) -> Result<Subscription, EncodeError> {
+    let arguments = RawJson::encode(arguments)?;
+    if !arguments.is_object() {
+        return Err(EncodeError::NotAnObject);
+    }
+    Ok(Subscription { name: name.into(), arguments: Some(arguments) })
+}
+
+fn entropy() -> Result<Entropy, Error> {
+    Ok(Entropy::new(mcp_std::entropy::seed().map_err(Error::Entropy)?, mcp_std::entropy::nonce()))
 }
 
 fn unreadable(method: &str, error: &serde_json::Error) -> Error {

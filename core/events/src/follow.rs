@@ -52,9 +52,10 @@ use mcp_proto::{Entropy, Instant, RawJson, RpcError};
 
 use listing::mode;
 use polls::read_event;
-use values::{Beats, Output, Seen};
+use values::{Beats, Output};
 pub use values::{FollowAction, FollowConfig, FollowError, FollowEvent, GapReason, Subscription};
 
+use crate::seen::{Seen, digest};
 use crate::wire::{
     self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsErrorKind, Nullable,
     PollEventsParams, StreamActiveParams, StreamErrorParams, StreamEventsParams, StreamHeartbeatParams,
@@ -149,7 +150,7 @@ impl Follower {
     ) -> Result<Self, FollowError> {
         let mode = mode(described, has_streams).ok_or(FollowError::NoMode)?;
         Ok(Self {
-            seen: Seen::new(config.remembered),
+            seen: Seen::default(),
             config: config.checked(),
             subscription,
             mode,
@@ -405,7 +406,7 @@ impl Follower {
             let text = format!("an event of the type `{}`", event.name.chars().take(64).collect::<String>());
             return self.fail(FollowError::Malformed(text));
         }
-        if self.seen.insert(&event.event_id) {
+        if self.seen.insert(digest(b"event", &event.event_id), self.config.remembered) {
             self.output.push_back(Output::Event(FollowEvent::Event(event)));
         }
     }

@@ -60,6 +60,7 @@ pub mod post;
 #[cfg(feature = "receive")]
 pub mod receive;
 pub mod receiver;
+mod seen;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod source;

@@ -37,7 +37,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
@@ -265,7 +265,7 @@ impl Shared {
     }
 
     fn receiver(&self) -> std::sync::MutexGuard<'_, Receiver> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
+        mcp_std::sync::lock(&self.receiver)
     }
 
     fn limits(&self) -> HttpLimits {

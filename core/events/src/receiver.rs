@@ -48,20 +48,19 @@
 //! }
 //! ```
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use sha2::{Digest as _, Sha256};
 
 use mcp_proto::RawJson;
 use mcp_proto::head::FieldLine;
 
+use crate::seen::{MessageDigest, Seen, digest};
 use crate::webhook::{
     MAX_BODY, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, Signed, SignedHead, TOLERANCE, VerifyError, WEBHOOK_ID,
     WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
 };
-use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence, GapEnvelope};
+use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence, TerminatedEnvelope};
 
 /// Size of the largest challenge, in bytes.
 const MAX_CHALLENGE: usize = 4 << 10;
@@ -283,9 +282,6 @@ pub enum RefusalReason {
     Unconfirmed,
 }
 
-/// First half of the SHA-256 of what identifies a message in its subscription.
-type MessageDigest = [u8; 16];
-
 #[derive(Debug)]
 struct Registration {
     secret: Secret,
@@ -306,8 +302,7 @@ struct Registration {
     /// Number of revivals: a termination of an earlier one ends nothing.
     epoch: u64,
     /// Digests of confirmed messages; `order` has the same ones, the oldest first. Bounded by `Limits::remembered`.
-    seen: BTreeSet<MessageDigest>,
-    order: VecDeque<MessageDigest>,
+    seen: Seen,
     /// Messages that were handed out, and when. Bounded by `Limits::unconfirmed`.
     unconfirmed: BTreeMap<MessageDigest, u64>,
 }
@@ -330,17 +325,6 @@ impl Registration {
                 self.older_until = Some(unix_secs.saturating_add(rotation_secs));
             }
             _ => {}
-        }
-    }
-
-    fn remember(&mut self, message: MessageDigest, limit: usize) {
-        if self.seen.insert(message) {
-            self.order.push_back(message);
-        }
-        while self.order.len() > limit {
-            if let Some(oldest) = self.order.pop_front() {
-                self.seen.remove(&oldest);
-            }
         }
     }
 }
@@ -390,8 +374,7 @@ impl Receiver {
             cursor: None,
             end: None,
             epoch: 0,
-            seen: BTreeSet::new(),
-            order: VecDeque::new(),
+            seen: Seen::default(),
             unconfirmed: BTreeMap::new(),
         };
         self.registrations.insert(key, registration);
@@ -405,11 +388,15 @@ impl Receiver {
     /// [`ReceiverError::Stale`].
     pub fn bind(&mut self, key: RegistrationKey, id: impl Into<String>) -> Result<(), ReceiverError> {
         let id = id.into();
-        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        let registration = self.registration(key)?;
         let previous = registration.id.replace(id.clone());
         self.unbind(key, previous);
         self.by_id.entry(id).or_default().insert(key);
         Ok(())
+    }
+
+    fn registration(&mut self, key: RegistrationKey) -> Result<&mut Registration, ReceiverError> {
+        self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)
     }
 
     fn unbind(&mut self, key: RegistrationKey, id: Option<String>) {
@@ -431,7 +418,7 @@ impl Receiver {
     ///
     /// [`ReceiverError::Stale`].
     pub fn expect_grant(&mut self, key: RegistrationKey) -> Result<(), ReceiverError> {
-        self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?.expects_grant = true;
+        self.registration(key)?.expects_grant = true;
         Ok(())
     }
 
@@ -444,7 +431,7 @@ impl Receiver {
     ///
     /// [`ReceiverError::Stale`].
     pub fn set_expiry(&mut self, key: RegistrationKey, unix_secs: Option<u64>) -> Result<(), ReceiverError> {
-        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        let registration = self.registration(key)?;
         registration.expires_at = unix_secs;
         (registration.has_ended, registration.expects_grant) = (false, false);
         registration.end = None;
@@ -464,7 +451,7 @@ impl Receiver {
         secret: Secret,
         unix_secs: u64,
     ) -> Result<(), ReceiverError> {
-        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        let registration = self.registration(key)?;
         if registration.secret == secret {
             return Ok(());
         }
@@ -504,7 +491,7 @@ impl Receiver {
     ///
     /// [`ReceiverError::Stale`].
     pub fn set_cursor(&mut self, key: RegistrationKey, cursor: Option<String>) -> Result<(), ReceiverError> {
-        self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?.cursor = cursor;
+        self.registration(key)?.cursor = cursor;
         Ok(())
     }
 
@@ -529,7 +516,7 @@ impl Receiver {
         if !is_kept {
             return Answer::empty(503);
         }
-        registration.remember(receipt.message, self.limits.remembered);
+        registration.seen.insert(receipt.message, self.limits.remembered);
         if receipt.cursor.is_some() {
             registration.cursor = receipt.cursor;
         }
@@ -607,22 +594,20 @@ impl Receiver {
             return Err(RefusalReason::Unconfirmed);
         }
         registration.unconfirmed.insert(message, unix_secs);
-        let (cursor, ends) = match &envelope {
-            Envelope::Event(EventOccurrence { cursor, .. }) | Envelope::Gap(GapEnvelope { cursor, .. }) => {
-                (cursor.as_ref().and_then(|cursor| cursor.0.clone()), None)
-            }
-            Envelope::Terminated(end) => (None, Some((registration.epoch, end.error.clone()))),
-            Envelope::Verification(_) | Envelope::Unknown => (None, None),
-        };
-        let receipt = Receipt { key, message, cursor, ends };
+        let receipt = |cursor, ends| Receipt { key, message, cursor, ends };
         Ok(match envelope {
-            Envelope::Event(event) => Outcome::Event { subscription: key, event, receipt },
+            Envelope::Event(event) => {
+                let cursor = event.cursor.as_ref().and_then(|cursor| cursor.0.clone());
+                Outcome::Event { subscription: key, event, receipt: receipt(cursor, None) }
+            }
             Envelope::Gap(gap) => {
                 let cursor = gap.cursor.and_then(|cursor| cursor.0);
-                Outcome::Gap { subscription: key, cursor, receipt }
+                Outcome::Gap { subscription: key, receipt: receipt(cursor.clone(), None), cursor }
             }
-            Envelope::Terminated(end) => Outcome::Terminated { subscription: key, error: end.error, receipt },
-            // Both were handled above.
+            Envelope::Terminated(TerminatedEnvelope { error, .. }) => {
+                let receipt = receipt(None, Some((registration.epoch, error.clone())));
+                Outcome::Terminated { subscription: key, error, receipt }
+            }
             Envelope::Verification(_) | Envelope::Unknown => Outcome::Acknowledged(Answer::empty(204)),
         })
     }
@@ -704,13 +689,6 @@ fn echo(subscription: RegistrationKey, challenge: String) -> Outcome {
     let echo = RawJson::encode(&ChallengeEcho::new(challenge));
     let body = echo.map(|json| json.as_str().into()).unwrap_or_default();
     Outcome::Challenge { subscription, answer: Answer { status: 200, body } }
-}
-
-fn digest(kind: &[u8], id: &str) -> MessageDigest {
-    let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(id).finalize();
-    let mut first = [0; 16];
-    first.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
-    first
 }
 
 #[cfg(test)]

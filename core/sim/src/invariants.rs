@@ -4,9 +4,19 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use crate::entry::{Lane, What};
-use crate::messages::Log;
+use crate::events::{
+    event_reaches_its_followers_once, events_are_handed_out, events_keep_their_order,
+    forged_delivery_is_refused, gap_has_a_cause, secret_stays_with_its_client,
+};
+use crate::exchanges::{
+    bytes_are_read, principals_are_apart, resumption_continues_its_stream, stream_carries_messages,
+    stream_is_the_connection,
+};
+use crate::messages::{
+    Log, answer_is_sent, cancelled_is_not_answered, handshake_precedes_calls, messages_are_sound,
+    progress_is_lawful, progress_is_sent, updates_are_subscribed,
+};
 use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS};
-use crate::{events, exchanges, messages};
 
 /// A statement that holds in every world.
 #[derive(Clone, Copy, Debug)]
@@ -20,144 +30,43 @@ pub struct Invariant {
     pub check: fn(&Log<'_>) -> Option<(usize, String)>,
 }
 
+/// Makes each invariant of the name of its check and its statement.
+macro_rules! invariants {
+    ($($check:ident $sentence:literal)*) => {
+        &[$(Invariant { name: stringify!($check), sentence: $sentence, check: $check }),*]
+    };
+}
+
 /// All invariants.
-pub const INVARIANTS: &[Invariant] = &[
-    Invariant {
-        name: "call_ends_once",
-        sentence: "Each call of a client ends exactly once.",
-        check: call_ends_once,
-    },
-    Invariant {
-        name: "request_ends_once",
-        sentence: "Each request that a server received is answered or cancelled exactly once.",
-        check: request_ends_once,
-    },
-    Invariant {
-        name: "result_reaches_its_call",
-        sentence: "A call gets the result of its own request.",
-        check: result_reaches_its_call,
-    },
-    Invariant {
-        name: "end_is_last",
-        sentence: "A side reports the end of its connection once, and nothing after it.",
-        check: end_is_last,
-    },
-    Invariant {
-        name: "rest_is_silent",
-        sentence: "Nothing is sent after all has ended, and the memory of ended connections is free.",
-        check: rest_is_silent,
-    },
-    Invariant {
-        name: "call_keeps_its_time",
-        sentence: "A call ends at its deadline at the latest, and progress extends its timeout.",
-        check: call_keeps_its_time,
-    },
-    Invariant {
-        name: "progress_belongs_to_an_open_call",
-        sentence: "A client reports progress of open calls alone.",
-        check: progress_belongs_to_an_open_call,
-    },
-    Invariant {
-        name: "cancelled_is_not_answered",
-        sentence: "A server sends no answer to a request that was cancelled.",
-        check: messages::cancelled_is_not_answered,
-    },
-    Invariant {
-        name: "answer_is_sent",
-        sentence: "A server that lives sends the answer of each request that its application has answered.",
-        check: messages::answer_is_sent,
-    },
-    Invariant {
-        name: "progress_is_lawful",
-        sentence: "Progress has the token of an open request, and increases.",
-        check: messages::progress_is_lawful,
-    },
-    Invariant {
-        name: "progress_is_sent",
-        sentence: "The last progress of an open request is sent once the link has no faults.",
-        check: messages::progress_is_sent,
-    },
-    Invariant {
-        name: "handshake_precedes_calls",
-        sentence: "A server receives no call of a session before `initialize`.",
-        check: messages::handshake_precedes_calls,
-    },
-    Invariant {
-        name: "updates_are_subscribed",
-        sentence: "A session is told of a resource only while it is subscribed.",
-        check: messages::updates_are_subscribed,
-    },
-    Invariant {
-        name: "reply_reaches_its_question",
-        sentence: "A request about which its client was asked comes back with the answer to this question.",
-        check: reply_reaches_its_question,
-    },
-    Invariant {
-        name: "messages_are_sound",
-        sentence: "Each message is compact JSON that names no member twice, fits the session, and answers an open request if it is a response.",
-        check: messages::messages_are_sound,
-    },
-    Invariant {
-        name: "resumption_continues_its_stream",
-        sentence: "A resumed event stream repeats each event that followed the last one that its client has.",
-        check: exchanges::resumption_continues_its_stream,
-    },
-    Invariant {
-        name: "stream_carries_messages",
-        sentence: "Over HTTP+SSE all messages of a server come on the event stream, which names the URL for messages once.",
-        check: exchanges::stream_carries_messages,
-    },
-    Invariant {
-        name: "stream_is_the_connection",
-        sentence: "The end of the event stream of HTTP+SSE ends its client, its session and the requests there.",
-        check: exchanges::stream_is_the_connection,
-    },
-    Invariant {
-        name: "bytes_are_read",
-        sentence: "What one end of HTTP/1.1 writes, the other one reads, wherever it is cut.",
-        check: exchanges::bytes_are_read,
-    },
-    Invariant {
-        name: "memory_is_bounded",
-        sentence: "Servers hold no more for their clients than their limits allow.",
-        check: memory_is_bounded,
-    },
-    Invariant {
-        name: "principals_are_apart",
-        sentence: "Nothing of one principal reaches another one.",
-        check: exchanges::principals_are_apart,
-    },
-    Invariant {
-        name: "events_are_handed_out",
-        sentence: "A follower gets each event after its position, or is told that some are missing; a delivery is given up after its last attempt.",
-        check: events::events_are_handed_out,
-    },
-    Invariant {
-        name: "event_reaches_its_followers_once",
-        sentence: "A follower gets events of its principal and its arguments alone, and each once.",
-        check: events::event_reaches_its_followers_once,
-    },
-    Invariant {
-        name: "events_keep_their_order",
-        sentence: "Polls and streams hand events out in their order, and tell of one that is missing in its place.",
-        check: events::events_keep_their_order,
-    },
-    Invariant {
-        name: "gap_has_a_cause",
-        sentence: "A follower is told of missing events only if some may be.",
-        check: events::gap_has_a_cause,
-    },
-    Invariant {
-        name: "forged_delivery_is_refused",
-        sentence: "A receiver of webhooks takes nothing that its server has not signed, and nothing old.",
-        check: events::forged_delivery_is_refused,
-    },
-    Invariant {
-        name: "secret_stays_with_its_client",
-        sentence: "The secret of a webhook is in requests of its client alone.",
-        check: events::secret_stays_with_its_client,
-    },
-];
+pub const INVARIANTS: &[Invariant] = invariants! {
+    call_ends_once "Each call of a client ends exactly once."
+    request_ends_once "Each request that a server received is answered or cancelled exactly once."
+    result_reaches_its_call "A call gets the result of its own request."
+    end_is_last "A side reports the end of its connection once, and nothing after it."
+    rest_is_silent "Nothing is sent after all has ended, and the memory of ended connections is free."
+    call_keeps_its_time "A call ends at its deadline at the latest, and progress extends its timeout."
+    progress_belongs_to_an_open_call "A client reports progress of open calls alone."
+    cancelled_is_not_answered "A server sends no answer to a request that was cancelled."
+    answer_is_sent "A server that lives sends the answer of each request that its application has answered."
+    progress_is_lawful "Progress has the token of an open request, and increases."
+    progress_is_sent "The last progress of an open request is sent once the link has no faults."
+    handshake_precedes_calls "A server receives no call of a session before `initialize`."
+    updates_are_subscribed "A session is told of a resource only while it is subscribed."
+    reply_reaches_its_question "A request about which its client was asked comes back with the answer to this question."
+    messages_are_sound "Each message is compact JSON that names no member twice, fits the session, and answers an open request if it is a response."
+    resumption_continues_its_stream "A resumed event stream repeats each event that followed the last one that its client has."
+    stream_carries_messages "Over HTTP+SSE all messages of a server come on the event stream, which names the URL for messages once."
+    stream_is_the_connection "The end of the event stream of HTTP+SSE ends its client, its session and the requests there."
+    bytes_are_read "What one end of HTTP/1.1 writes, the other one reads, wherever it is cut."
+    memory_is_bounded "Servers hold no more for their clients than their limits allow."
+    principals_are_apart "Nothing of one principal reaches another one."
+    events_are_handed_out "A follower gets each event after its position, or is told that some are missing; a delivery is given up after its last attempt."
+    event_reaches_its_followers_once "A follower gets events of its principal and its arguments alone, and each once."
+    events_keep_their_order "Polls and streams hand events out in their order, and tell of one that is missing in its place."
+    gap_has_a_cause "A follower is told of missing events only if some may be."
+    forged_delivery_is_refused "A receiver of webhooks takes nothing that its server has not signed, and nothing old."
+    secret_stays_with_its_client "The secret of a webhook is in requests of its client alone."
+};
 
 fn call_ends_once(log: &Log<'_>) -> Option<(usize, String)> {
     let mut open = BTreeSet::new();

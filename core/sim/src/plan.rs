@@ -17,9 +17,9 @@ pub enum Binding {
     HttpSse,
 }
 
-/// Declares the plan, a method for each field that sets it, and the list of fields that were set.
+/// Declares the plan with the values of [`Plan::new`], a method for each field that sets it, and the list of fields that were set.
 macro_rules! plan {
-    ($($(#[doc = $about:literal])* $(#[cfg(feature = $feature:literal)])? $name:ident: $kind:ty,)*) => {
+    ($($(#[doc = $about:literal])* $(#[cfg(feature = $feature:literal)])? $name:ident: $kind:ty = $calm:expr,)*) => {
         /// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
         /// The sum of all weights is below 2^31.
         ///
@@ -38,6 +38,14 @@ macro_rules! plan {
         }
 
         impl Plan {
+            /// Returns the plan of one client on a byte stream, without steps and without faults.
+            ///
+            /// A later release adds a fault as one that never happens here, so a test that was kept means what it meant.
+            #[must_use]
+            pub const fn new() -> Self {
+                Self { $($(#[cfg(feature = $feature)])? $name: $calm,)* }
+            }
+
             $(
                 #[doc = concat!("Sets [`", stringify!($name), "`](field@Self::", stringify!($name), ").")]
                 $(#[cfg(feature = $feature)])?
@@ -62,52 +70,52 @@ macro_rules! plan {
 
 plan! {
     /// The binding of all connections.
-    binding: Binding,
+    binding: Binding = Binding::Pipe,
     /// Number of clients; 0 counts as 1. On a pipe each has a server process of its own.
-    clients: u32,
+    clients: u32 = 1,
     /// Number of steps before the world is left to come to rest. A replay has as many as its decisions.
-    steps: usize,
+    steps: usize = 0,
     /// Most milliseconds by which bytes are late.
-    delay: u32,
+    delay: u32 = 0,
     /// Whether writes are cut at any byte.
-    cuts: bool,
+    cuts: bool = false,
     /// Weight of a link that breaks, where bytes under way are lost and both sides see the end, or of a server that aborts or shuts
     /// down. Over HTTP one exchange, those of a client, or all of them break.
-    reset: u32,
+    reset: u32 = 0,
     /// Weight of the death of a server, or of a client. Both are started again with the next call. A server over HTTP sometimes has
     /// written down its sessions before, and goes on with them.
-    death: u32,
+    death: u32 = 0,
     /// Weight of a side that stops or begins to read.
-    stall: u32,
+    stall: u32 = 0,
     /// Weight of a line that none of the sides has written. Over HTTP it is the request of a stranger, who has a token of his own.
-    hostile: u32,
+    hostile: u32 = 0,
     /// Weight of a clock that jumps forward, by up to two hours.
-    clock_jump: u32,
+    clock_jump: u32 = 0,
     /// Weight of a request that its server never answers.
-    silence: u32,
+    silence: u32 = 0,
     /// Weight of a resource that changes, or that a client begins or ends to follow.
-    changes: u32,
+    changes: u32 = 0,
     /// Weight of a request about which the server asks its client. Clients answer with twice this weight.
-    questions: u32,
+    questions: u32 = 0,
     /// Weight of a request that becomes a task. Half of the calls of tools may become one, unless this is 0.
-    tasks: u32,
+    tasks: u32 = 0,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
-    tight: bool,
+    tight: bool = false,
     /// Weight of memory that runs out, or is there again. Unless this is 0, both sides have [`MEMORY_RESERVE`](Self::MEMORY_RESERVE) as
     /// [`Limits::memory_reserve`](mcp_proto::Limits::memory_reserve), and all else of their limits is the default, or that of a tiny device.
     ///
     /// Memory is the program's: its allocator refuses what is as large as the reserve while the world has
     /// [said](crate::Application::set_out_of_memory) so. Without such an allocator nothing happens.
-    out_of_memory: u32,
+    out_of_memory: u32 = 0,
     /// [`Limits::max_memory`](mcp_proto::Limits::max_memory) of servers, or 0 for the default, which no world reaches.
-    max_memory: usize,
+    max_memory: usize = 0,
     /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
     /// arrives whole.
-    http1: bool,
+    http1: bool = false,
     /// Weight of events: one is published, a client begins or ends to follow some, a delivery arrives, late, twice or not at all, or
     /// a stranger forges one, or a server loses its store.
     #[cfg(feature = "events")]
-    events: u32,
+    events: u32 = 0,
 }
 
 impl Plan {
@@ -119,7 +127,6 @@ impl Plan {
     pub const CALM: Self = Self { clients: 2, steps: 120, changes: 5, ..Self::new() };
     /// Three clients with every fault.
     pub const STORM: Self = Self {
-        binding: Binding::Pipe,
         clients: 3,
         steps: 200,
         delay: 40,
@@ -133,12 +140,7 @@ impl Plan {
         changes: 10,
         questions: 5,
         tasks: 4,
-        tight: false,
-        out_of_memory: 0,
-        max_memory: 0,
-        http1: false,
-        #[cfg(feature = "events")]
-        events: 0,
+        ..Self::new()
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
@@ -163,35 +165,6 @@ impl Plan {
     /// [`HTTP_STORM`](Self::HTTP_STORM) with events.
     #[cfg(feature = "events")]
     pub const HTTP_EVENTS: Self = Self { events: 60, ..Self::HTTP_STORM };
-
-    /// Returns the plan of one client on a byte stream, without steps and without faults.
-    ///
-    /// A later release adds a fault as one that never happens here, so a test that was kept means what it meant.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            binding: Binding::Pipe,
-            clients: 1,
-            steps: 0,
-            delay: 0,
-            cuts: false,
-            reset: 0,
-            death: 0,
-            stall: 0,
-            hostile: 0,
-            clock_jump: 0,
-            silence: 0,
-            changes: 0,
-            questions: 0,
-            tasks: 0,
-            tight: false,
-            out_of_memory: 0,
-            max_memory: 0,
-            http1: false,
-            #[cfg(feature = "events")]
-            events: 0,
-        }
-    }
 
     /// Writes the plan as an expression, as a test that is kept has it: without what was not set, so that it compiles and means the
     /// same after a field was added.

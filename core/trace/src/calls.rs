@@ -107,10 +107,7 @@ impl Calls {
             }
         }
         if message.is_response() {
-            let from = match record.from {
-                Side::Client => Side::Server,
-                Side::Server => Side::Client,
-            };
+            let from = record.from.other();
             let of = |exchange| message.id.as_ref().map(|id| key(from, id, exchange));
             let same = record.exchange.and_then(|exchange| waiting.first(self, &of(Some(exchange))?));
             let found = same.or_else(|| waiting.first(self, &of(None)?));

@@ -1,6 +1,6 @@
 //! Messages of a trace.
 
-use mcp_proto::RawJson;
+use mcp_proto::{Progress, RawJson};
 use serde::Deserialize;
 
 use crate::record::{Content, Line, Record, Text};
@@ -107,6 +107,15 @@ impl Message {
     /// Returns a member of the parameters.
     pub(crate) fn param(&self, name: &str) -> Option<RawJson> {
         self.params.as_ref()?.member(name)
+    }
+
+    /// Returns what a notification of progress says.
+    pub(crate) fn progress(&self) -> Progress {
+        let number = |name: &str| self.param(name).and_then(|value| value.parse::<f64>().ok());
+        let mut progress = Progress::new(number("progress").unwrap_or_default());
+        progress.total = number("total");
+        progress.message = self.param("message").and_then(|message| message.string());
+        progress
     }
 
     /// Returns whether both are of the same kind: responses to the same request, or the same method.

@@ -28,11 +28,7 @@ impl<'t> Playback<'t> {
     /// Plays `side` of a trace.
     #[must_use]
     pub fn new(trace: &'t Trace, side: Side) -> Self {
-        let other = match side {
-            Side::Client => Side::Server,
-            Side::Server => Side::Client,
-        };
-        let mut steps = Steps::new(trace, other);
+        let mut steps = Steps::new(trace, side.other());
         let next = core::mem::take(&mut steps.steps).into();
         Self { comparison: Comparison::new(trace), steps, next, line: None }
     }

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use mcp_oauth::Secret;
 use ring::digest;
@@ -21,6 +21,7 @@ use serde_json::error::Category;
 
 use super::interaction::Cancellation;
 use mcp_std::durable_file::{FileError, FileLock, beside, create_folder, replace_content};
+use mcp_std::sync::lock;
 use mcp_std::sync::{Budget, Ended};
 
 #[cfg(test)]
@@ -240,7 +241,7 @@ impl MemoryStore {
 
     fn content(&self) -> MutexGuard<'_, Content> {
         // No change can be interrupted half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -353,12 +354,12 @@ impl FileStore {
     /// none on systems other than Unix.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<StoreWarning> {
-        core::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        core::mem::take(&mut lock(&self.warnings))
     }
 
     #[cfg(unix)]
     fn warn(&self, warning: StoreWarning) {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = lock(&self.warnings);
         if warnings.len() < MAX_WARNINGS && !warnings.contains(&warning) {
             warnings.push(warning);
         }

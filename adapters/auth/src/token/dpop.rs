@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use mcp_proto::http::client::Url;
 use mcp_proto::http::server::{Denial, Scheme, TokenRequest};
@@ -168,7 +168,7 @@ impl DpopVerifier {
         }
         let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_JTI);
         let id = id.ok_or_else(|| invalid("the proof has no usable `jti`"))?;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = mcp_std::sync::lock(&self.used);
         // A proof may be dated `MAX_AGE` in the future, and is then valid for twice that time.
         match used.insert(thumbprint, id, now, 2 * MAX_AGE) {
             Ok(()) => {}

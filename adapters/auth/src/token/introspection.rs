@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -101,7 +101,7 @@ impl IntrospectionValidator {
     }
 
     fn cache(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], CachedAnswer>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        mcp_std::sync::lock(&self.cache)
     }
 
     /// Asks the authorization server about a token.

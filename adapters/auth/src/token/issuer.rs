@@ -10,7 +10,7 @@ use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use jsonwebtoken::jwk::PublicKeyUse;
 use mcp_oauth::{Fetch, FetchFailure, FetchPolicy, FetchResponse};
@@ -154,7 +154,7 @@ impl Issuer {
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        mcp_std::sync::lock(&self.cache)
     }
 
     /// Returns the keys for a token without a request.
@@ -192,7 +192,7 @@ impl Issuer {
         version: u64,
         clock: &UnixClock,
     ) -> Vec<ServiceFailure> {
-        let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        let _fetching = mcp_std::sync::lock(&self.fetching);
         let mut failures = Vec::new();
         let is_needed = {
             let (mut cache, now) = (self.cache(), clock.now());

@@ -60,10 +60,19 @@ pub(super) struct ListenOutcome {
 impl CheckAnswer {
     /// Describes an answer other than the error with this code. `None` stands for that one, and for no answer.
     pub(super) fn other_than(&self, code: i64) -> Option<String> {
+        self.complaint(|failed| failed.code == code, ["it got", "it was answered with a result"])
+    }
+
+    /// Describes a wrong error, behind the first words, or a result, by the second.
+    pub(super) fn complaint(
+        &self,
+        is_right: impl Fn(&ErrorAnswer) -> bool,
+        [error, result]: [&str; 2],
+    ) -> Option<String> {
         match self {
-            Self::Error(failed) if failed.code == code => None,
-            Self::Error(failed) => Some(format!("it got the error {}", failed.summary())),
-            Self::Result(_) => Some("it was answered with a result".into()),
+            Self::Error(failed) if is_right(failed) => None,
+            Self::Error(failed) => Some(format!("{error} the error {}", failed.summary())),
+            Self::Result(_) => Some(result.into()),
             Self::None => None,
         }
     }

@@ -64,13 +64,11 @@ pub(super) fn check_events(conversation: &mut CheckConversation<'_>) {
         check_poll(conversation, described["name"].as_str().unwrap_or_default());
     }
     let params = json!({"name": "mcp-probe/unknown", "arguments": {}});
-    let what = match conversation.request(POLL, params) {
-        CheckAnswer::Error(failed) if NOT_FOUND.contains(&failed.code) => return,
-        CheckAnswer::Error(failed) => format!("an unknown type got the error {}", failed.summary()),
-        CheckAnswer::Result(_) => "an unknown type got a result".into(),
-        CheckAnswer::None => return,
-    };
-    conversation.report.add(EVENT_UNKNOWN, &method_location(POLL), what);
+    let words = ["an unknown type got", "an unknown type got a result"];
+    let answer = conversation.request(POLL, params);
+    if let Some(what) = answer.complaint(|failed| NOT_FOUND.contains(&failed.code), words) {
+        conversation.report.add(EVENT_UNKNOWN, &method_location(POLL), what);
+    }
 }
 
 /// Checks what is declared, in both places. Returns whether something is.

@@ -155,7 +155,7 @@ pub(super) fn check_response(report: &CheckReport, head: &HttpResponseHead) {
     let location = "a request without a token";
     // A server that complains about the request has not asked for a token first.
     if head.is_success() || head.status == 400 {
-        report.add(NO_AUTHORIZATION, location, format!("the response has {}", head.summary()));
+        report.add(NO_AUTHORIZATION, location, head.sentence());
     }
     for field in ["server", "x-powered-by", "x-aspnet-version"] {
         for value in head.values(field).filter(|value| names_version(value)) {
@@ -203,8 +203,8 @@ fn missing_limit(outcome: Result<&HttpResponseHead, &str>) -> Option<String> {
         // A server that ends the connection has a limit, too.
         Err(exchange::CLOSED) => None,
         Ok(head) if head.status == 413 => None,
-        Ok(head) if head.is_success() => Some(format!("the response has {}", head.summary())),
-        Ok(head) => Some(format!("not tested: the response has {}, not 413", head.summary())),
+        Ok(head) if head.is_success() => Some(head.sentence()),
+        Ok(head) => Some(format!("not tested: {}, not 413", head.sentence())),
         Err(why) => Some(format!("not tested: {why}; a longer --timeout may help")),
     }
 }

@@ -305,7 +305,7 @@ impl HttpPeer {
         }
         let (json, events) = (head.has_media_type(JSON), head.has_media_type(EVENT_STREAM));
         if head.status == 200 && open.info.id.is_some() && !json && !events {
-            self.add_finding(HTTP_CONTENT_TYPE, &open.info, format!("the response has {}", head.summary()));
+            self.add_finding(HTTP_CONTENT_TYPE, &open.info, head.sentence());
         }
         if events {
             let unbuffered = head.field(X_ACCEL_BUFFERING).is_some_and(|value| value == "no");
@@ -338,7 +338,7 @@ impl HttpPeer {
             // Unknown notifications may be refused.
             let known = !open.info.method.contains("mcp-probe");
             if (head.is_success() && head.status != 202) || (!head.is_success() && known) {
-                self.add_finding(HTTP_ACCEPTED, &open.info, format!("the response has {}", head.summary()));
+                self.add_finding(HTTP_ACCEPTED, &open.info, head.sentence());
             } else if head.is_success() && !body.is_empty() {
                 let what = format!("the response has a body of {} bytes", body.len());
                 self.add_finding(HTTP_ACCEPTED, &open.info, what);
@@ -350,7 +350,7 @@ impl HttpPeer {
             self.handle_message(open, &body);
         }
         if !open.info.is_answered {
-            self.failure = Some(format!("the response has {} and contains no answer", head.summary()));
+            self.failure = Some(format!("{} and contains no answer", head.sentence()));
         }
     }
 

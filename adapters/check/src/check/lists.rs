@@ -251,14 +251,11 @@ fn check_order(conversation: &mut CheckConversation<'_>, kind: EntryKind, before
 
 fn check_invalid_cursor(conversation: &mut CheckConversation<'_>, kind: EntryKind) {
     let location = format!("`{}` with a made-up cursor", kind.list_method());
-    let what = match conversation.request(kind.list_method(), json!({"cursor": "mcp-probe: no such cursor"}))
-    {
-        CheckAnswer::Error(failed) if failed.code == -32602 => return,
-        CheckAnswer::Error(failed) => format!("it was answered with the error {}", failed.summary()),
-        CheckAnswer::Result(_) => "it was answered with a page".into(),
-        CheckAnswer::None => return,
-    };
-    conversation.report.add(INVALID_CURSOR, &location, what);
+    let answer = conversation.request(kind.list_method(), json!({"cursor": "mcp-probe: no such cursor"}));
+    let words = ["it was answered with", "it was answered with a page"];
+    if let Some(what) = answer.complaint(|failed| failed.code == -32602, words) {
+        conversation.report.add(INVALID_CURSOR, &location, what);
+    }
 }
 
 /// Maximum number of pages that are fetched.

@@ -136,10 +136,10 @@ fn check_method(report: &CheckReport, method: &str, reply: Result<HttpResponseHe
             }
         }
         Ok(head) if head.is_success() => {
-            report.add(UNPROTECTED, &location, format!("the response has {}", head.summary()));
+            report.add(UNPROTECTED, &location, head.sentence());
         }
         Ok(head) => {
-            report.add(CHALLENGE_METHODS, &location, format!("the response has {}", head.summary()));
+            report.add(CHALLENGE_METHODS, &location, head.sentence());
         }
         Err(why) => report.add(CHALLENGE_METHODS, &location, why),
     }
@@ -153,11 +153,11 @@ fn check_invalid_token(report: &CheckReport, reply: Result<HttpResponseHead, Str
         Err(why) => return report.add(INVALID_TOKEN, location, why),
     };
     if head.is_success() {
-        return report.add(UNPROTECTED, location, format!("the response has {}", head.summary()));
+        return report.add(UNPROTECTED, location, head.sentence());
     }
     match head.bearer_challenge().filter(|_| head.status == 401) {
         None if head.status == 401 => report.add(INVALID_TOKEN, location, describe_challenges(&head)),
-        None => report.add(INVALID_TOKEN, location, format!("the response has {}", head.summary())),
+        None => report.add(INVALID_TOKEN, location, head.sentence()),
         Some(challenge) if challenge.param("error") == Some("invalid_token") => {}
         Some(challenge) => {
             let what = match challenge.param("error") {

@@ -4,7 +4,7 @@ use mcp_proto::router::template::{Template, VariablePolicy};
 use mcp_proto::{EntryKind, RawJson, Version};
 use serde_json::{Value, json};
 
-use super::conversation::{CheckAnswer, CheckConversation, ProvokedAnswers};
+use super::conversation::{CheckAnswer, CheckConversation, ErrorAnswer, ProvokedAnswers};
 use super::lists::{DECLARED_NOT_SERVED, SERVED_NOT_DECLARED, ServerLists, UNDECLARED_CODE};
 use super::messages::NOTIFICATION_ANSWERED;
 use super::method_location;
@@ -153,53 +153,38 @@ fn check_missing_params(conversation: &mut CheckConversation<'_>, lists: &Server
         }
         let location = format!("`{method}` without params");
         let answer = conversation.request(method, Value::Null);
-        match &answer {
-            CheckAnswer::Error(failed) if conversation.is_refused_with(failed, -32602) => {}
-            CheckAnswer::Error(failed) => {
-                conversation.report.add(
-                    PARAMS_CODE,
-                    &location,
-                    format!("it got the error {}", failed.summary()),
-                );
-            }
-            CheckAnswer::Result(_) if is_tool_error(&answer) => {
-                conversation.report.add(PARAMS_CODE, &location, "it got a result with `isError`");
-            }
-            CheckAnswer::Result(_) => {
-                conversation.report.add(PARAMS_ACCEPTED, &location, "it was answered with a result");
-            }
-            CheckAnswer::None => {}
-        }
+        let is_right = |failed: &ErrorAnswer| conversation.is_refused_with(failed, -32602);
+        let rules = [PARAMS_CODE, PARAMS_CODE, PARAMS_ACCEPTED];
+        expect_refusal(conversation, &answer, is_right, rules, &location);
     }
 }
 
-/// Returns whether an answer is a tool result with `isError`.
-fn is_tool_error(answer: &CheckAnswer) -> bool {
-    answer.result().is_some_and(|result| result["isError"] == true)
+/// Expects an error. The rules are those of another error, of a tool result with `isError` and of another result.
+fn expect_refusal(
+    conversation: &CheckConversation<'_>,
+    answer: &CheckAnswer,
+    is_right: impl Fn(&ErrorAnswer) -> bool,
+    [code, tool_error, accepted]: [&'static Rule; 3],
+    location: &str,
+) {
+    let is_tool_error = answer.result().is_some_and(|result| result["isError"] == true);
+    let (rule, result) = match answer {
+        CheckAnswer::Error(_) => (code, ""),
+        _ if is_tool_error => (tool_error, "it got a result with `isError`"),
+        _ => (accepted, "it was answered with a result"),
+    };
+    if let Some(what) = answer.complaint(is_right, ["it got", result]) {
+        conversation.report.add(rule, location, what);
+    }
 }
 
 fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
     if lists.has(EntryKind::Tool) {
         // The tool does not exist, so nothing is called.
         let answer = conversation.request("tools/call", json!({"name": UNKNOWN_NAME, "arguments": {}}));
+        let rules = [UNKNOWN_TOOL_CODE, UNKNOWN_TOOL_RESULT, UNKNOWN_TOOL_ACCEPTED];
         let location = "`tools/call` with an unknown tool";
-        match &answer {
-            CheckAnswer::Error(failed) if failed.code == -32602 => {}
-            CheckAnswer::Error(failed) => {
-                conversation.report.add(
-                    UNKNOWN_TOOL_CODE,
-                    location,
-                    format!("it got the error {}", failed.summary()),
-                );
-            }
-            CheckAnswer::Result(_) if is_tool_error(&answer) => {
-                conversation.report.add(UNKNOWN_TOOL_RESULT, location, "it got a result with `isError`");
-            }
-            CheckAnswer::Result(_) => {
-                conversation.report.add(UNKNOWN_TOOL_ACCEPTED, location, "it was answered with a result");
-            }
-            CheckAnswer::None => {}
-        }
+        expect_refusal(conversation, &answer, |failed| failed.code == -32602, rules, location);
     }
     if lists.has(EntryKind::Prompt) {
         let answer = conversation.request("prompts/get", json!({"name": UNKNOWN_NAME}));

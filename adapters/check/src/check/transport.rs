@@ -111,7 +111,7 @@ fn expect_status(
 ) {
     let Some(CollectedResponse { head, .. }) = reply else { return };
     if !wanted.contains(&head.status) {
-        conversation.report.add(rule, location, format!("the response has {}", head.summary()));
+        conversation.report.add(rule, location, head.sentence());
     }
 }
 
@@ -209,7 +209,7 @@ fn expect_header_mismatch(
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let code = &answer["error"]["code"];
     if head.status != 400 || *code != -32020 {
-        let what = format!("the response has {} and the error code {code}", head.summary());
+        let what = format!("{} and the error code {code}", head.sentence());
         conversation.report.add(HTTP_MIRROR, location, what);
     }
 }

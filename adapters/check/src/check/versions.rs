@@ -174,14 +174,11 @@ fn check_unsupported(conversation: &mut CheckConversation<'_>, listed: &[String]
         conversation.request_verbatim("server/discover", &json!({"_meta": request_meta(UNKNOWN_VERSION)}));
     let report = conversation.report;
     let complain = |what: String| report.add(UNSUPPORTED_VERSION, &location, what);
-    let failed = match answer {
-        CheckAnswer::Error(failed) => failed,
-        CheckAnswer::Result(_) => return complain("it was answered with a result".into()),
-        CheckAnswer::None => return,
-    };
-    if failed.code != -32022 {
-        return complain(format!("it was answered with the error {}", failed.summary()));
+    let words = ["it was answered with", "it was answered with a result"];
+    if let Some(what) = answer.complaint(|failed| failed.code == -32022, words) {
+        return complain(what);
     }
+    let CheckAnswer::Error(failed) = answer else { return };
     let supported = &failed.data["supported"];
     if !supported.as_array().is_some_and(|list| list.iter().all(Value::is_string)) {
         complain(format!("`data.supported` is {supported}"));
@@ -214,15 +211,12 @@ fn check_missing_meta(conversation: &mut CheckConversation<'_>, dual: bool) {
     ];
     for (which, params, any_code) in cases {
         let location = format!("`server/discover` {which}");
-        let what = match conversation.request_verbatim("server/discover", &params) {
-            CheckAnswer::Error(failed) if any_code || conversation.is_refused_with(&failed, -32602) => {
-                continue;
-            }
-            CheckAnswer::Error(failed) => format!("it was answered with the error {}", failed.summary()),
-            CheckAnswer::Result(_) => "it was answered with a result".into(),
-            CheckAnswer::None => continue,
-        };
-        conversation.report.add(MISSING_META, &location, what);
+        let answer = conversation.request_verbatim("server/discover", &params);
+        let is_right = |failed: &ErrorAnswer| any_code || conversation.is_refused_with(failed, -32602);
+        let words = ["it was answered with", "it was answered with a result"];
+        if let Some(what) = answer.complaint(is_right, words) {
+            conversation.report.add(MISSING_META, &location, what);
+        }
     }
 }
 

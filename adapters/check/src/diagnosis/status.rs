@@ -221,7 +221,7 @@ pub(super) fn check_content(reply: &Reply, timeout: Duration) -> Result<Passed, 
         return match is_stream || head.has_media_type(JSON) {
             true => Ok(Passed::Ok(if is_stream { EVENT_STREAM } else { JSON }.into())),
             false => failed(
-                format!("the response has {}", head.summary()),
+                head.sentence(),
                 "the body is a message, but its content type does not say so, and clients go by that",
                 "let the server send `Content-Type: application/json`",
             ),
@@ -283,7 +283,7 @@ fn explain_body(reply: &Reply) -> Fault {
             "check the URL; an MCP server takes JSON in a POST",
         ),
         200..=299 => Fault::new(
-            format!("the response has {} and is no message{}", head.summary(), excerpt(reply)),
+            format!("{} and is no message{}", head.sentence(), excerpt(reply)),
             if serde_json::from_slice::<IgnoredAny>(&reply.body).is_ok() {
                 "it is JSON, but not JSON-RPC: another API answers at this URL"
             } else {

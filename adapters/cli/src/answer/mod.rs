@@ -11,7 +11,7 @@ mod url;
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::ffi::OsString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use clap::Args;
@@ -24,6 +24,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::notes::print_note;
 use crate::screen;
 use dialogue::{Dialogue, DialogueOutcome};
+use mcp_std::sync::lock;
 use preset::{PresetAnswer, PresetAnswers, PresetLookup};
 use terminal::Console;
 
@@ -84,7 +85,7 @@ pub(crate) struct UnansweredInputs(Arc<Mutex<Vec<String>>>);
 
 impl UnansweredInputs {
     fn record(&self, what: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if !all.contains(&what) {
             all.push(what);
         }
@@ -92,7 +93,7 @@ impl UnansweredInputs {
 
     /// Returns a failure that lists the unanswered requests, if there are any.
     pub(crate) fn failure(&self) -> Option<CommandFailure> {
-        let all = core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = core::mem::take(&mut *lock(&self.0));
         (!all.is_empty())
             .then(|| CommandFailure::new(Exit::Unanswered, all.join("\n")).with_hint(UNANSWERED_HINT))
     }
@@ -106,12 +107,12 @@ pub(crate) struct OfferedRoots(Arc<Mutex<Option<Instant>>>);
 impl OfferedRoots {
     /// Returns how long the server has been silent since it got the roots; `None` if it has not asked for them.
     pub(crate) fn silence(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|heard| heard.elapsed())
+        lock(&self.0).map(|heard| heard.elapsed())
     }
 
     /// Notes that the server was heard of, `is_sent` being whether it gets the roots now.
     pub(crate) fn heard(&self, is_sent: bool) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0);
         *last = (is_sent || last.is_some()).then(Instant::now);
     }
 }

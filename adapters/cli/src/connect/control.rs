@@ -4,12 +4,11 @@ use core::time::Duration;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use mcp_proto::{RawJson, RpcError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{AuthorizationArgs, ConnectionArgs, RevisionArgs};
-use crate::failure::{CommandFailure, Exit};
+use crate::failure::CommandFailure;
 use crate::server::Server;
 
 /// A request to the background process. All versions write [`List`](Self::List) and [`Disconnect`](Self::Disconnect) alike.
@@ -56,7 +55,7 @@ pub(super) enum Answer {
     Server(String),
     /// Names of connections that have ended.
     Disconnected(Vec<String>),
-    Failed(Failure),
+    Failed(CommandFailure),
 }
 
 /// A connection for display.
@@ -72,69 +71,6 @@ pub(super) struct Summary {
     /// Time without use after which it ends.
     pub(super) idle: Option<f64>,
     pub(super) is_new: bool,
-}
-
-/// A failure on its way to the command. Another version may leave the last members out.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Failure {
-    exit_code: u8,
-    message: String,
-    hint: Option<String>,
-    stderr: String,
-    #[serde(default)]
-    deviations: Vec<String>,
-    #[serde(default)]
-    scopes: Vec<String>,
-    #[serde(default)]
-    response: Option<Response>,
-}
-
-/// An error response of the server.
-#[derive(Serialize, Deserialize)]
-struct Response {
-    code: i64,
-    message: String,
-    data: Option<RawJson>,
-}
-
-impl From<&CommandFailure> for Failure {
-    fn from(failure: &CommandFailure) -> Self {
-        Self {
-            exit_code: failure.exit() as u8,
-            message: failure.message(),
-            hint: failure.hint().map(str::to_owned),
-            stderr: failure.stderr_tail().to_owned(),
-            deviations: failure.deviations().to_vec(),
-            scopes: failure.scopes().to_vec(),
-            response: failure.response().map(|response| Response {
-                code: response.code,
-                message: response.message.clone().into_owned(),
-                data: response.data.clone(),
-            }),
-        }
-    }
-}
-
-impl From<Failure> for CommandFailure {
-    fn from(failure: Failure) -> Self {
-        let Failure { exit_code, message, hint, stderr, deviations, scopes, response } = failure;
-        let mut failure = Self::new(Exit::from_code(exit_code), message)
-            .with_stderr_tail(&stderr)
-            .with_deviations(deviations)
-            .with_scopes(scopes.iter().map(String::as_str));
-        if let Some(hint) = hint {
-            failure = failure.with_hint(hint);
-        }
-        if let Some(Response { code, message, data }) = response {
-            let error = RpcError::new(code, message);
-            failure = failure.with_response(match data {
-                Some(data) => error.with_data(data),
-                None => error,
-            });
-        }
-        failure
-    }
 }
 
 /// Writes one message.
@@ -170,7 +106,10 @@ const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
+    use mcp_proto::{RawJson, RpcError};
+
     use super::*;
+    use crate::failure::Exit;
 
     #[test]
     fn failure_arrives_as_it_was_sent() {
@@ -182,15 +121,15 @@ mod tests {
             .with_deviations(vec!["odd".into()])
             .with_scopes(["read", "write"].into_iter())
             .with_response(RpcError::new(-32_000, "no").with_data(data));
-        write(&far, &Answer::Failed(Failure::from(&failure))).unwrap();
+        let sent = format!("{failure:?}");
+        write(&far, &Answer::Failed(failure)).unwrap();
         let Some(Answer::Failed(arrived)) = read(&near).unwrap() else { panic!("a failure") };
-        assert_eq!(format!("{:?}", CommandFailure::from(arrived)), format!("{failure:?}"));
+        assert_eq!(format!("{arrived:?}"), sent);
         // Without the members that a version may leave out.
         let short = r#"{"failed":{"exitCode":3,"message":"m","hint":null,"stderr":""}}"#;
         writeln!(&far, "{short}").unwrap();
         let Some(Answer::Failed(arrived)) = read(&near).unwrap() else { panic!("a failure") };
-        let arrived = CommandFailure::from(arrived);
-        assert_eq!((arrived.exit(), &*arrived.message(), arrived.hint()), (Exit::Connection, "m", None));
+        assert_eq!((arrived.exit, &*arrived.message(), arrived.hint), (Exit::Connection, "m", None));
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn connect(name: String, args: ConnectArgs) -> Result<(), CommandFailure> {
         .map_err(|error| CommandFailure::usage(format!("the server cannot be kept: {error}")))?;
     let request = Request::Connect { version: VERSION.to_owned(), wanted: text };
     let answer = match ask(&request, true, wait) {
-        Err(failure) if failure.exit() == Exit::Unauthorized && may_ask && wanted.server.is_remote() => {
+        Err(failure) if failure.exit == Exit::Unauthorized && may_ask && wanted.server.is_remote() => {
             log_in(wanted)?;
             ask(&request, true, wait)?
         }
@@ -205,7 +205,7 @@ fn ask(request: &Request, starts: bool, wait: Duration) -> Result<Option<Answer>
         let failed = |error: &io::Error| no_answer(&control, error, wait);
         match UnixStream::connect(&control) {
             Ok(stream) => match exchange(&stream, request, wait) {
-                Ok(Some(Answer::Failed(failure))) => return Err(failure.into()),
+                Ok(Some(Answer::Failed(failure))) => return Err(failure),
                 Ok(Some(answer)) => return Ok(Some(answer)),
                 // It was about to end, and takes no more requests.
                 Ok(None) if is_safe_to_repeat(sent) => {}

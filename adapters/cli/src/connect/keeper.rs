@@ -22,7 +22,7 @@ use mcp_std::io::{Descriptors, Interest, StreamAddress, StreamListener};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
-use super::control::{self, Answer, Failure, Request, Summary, Wanted};
+use super::control::{self, Answer, Request, Summary, Wanted};
 use super::foreground::VERSION;
 use super::process::{Begun, ControlFile, begin, say_ready};
 use crate::args::{ProxyArgs, StderrChoice};
@@ -177,7 +177,7 @@ impl Keeper {
             Ok(Some(request)) => self.answer_to(request),
             Err(error) => Err(CommandFailure::failed(format!("the request cannot be read: {error}"))),
         };
-        let answer = answered.unwrap_or_else(|failure| Answer::Failed(Failure::from(&failure)));
+        let answer = answered.unwrap_or_else(Answer::Failed);
         let is_told = control::write(stream, &answer).is_ok();
         // Who asked was interrupted, and knows of no connection.
         if let (Answer::Connected(Summary { name, is_new: true, .. }), false) = (answer, is_told) {

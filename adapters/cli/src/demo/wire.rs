@@ -1,7 +1,7 @@
 //! Recorded messages of a session, which are also shown, and a user who answers immediately.
 
 use alloc::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use mcp_blocking::ClientHandler;
 use mcp_proto::model::{ElicitParams, ElicitResult};
@@ -51,7 +51,7 @@ impl WireLog {
     }
 
     fn messages(&self) -> MutexGuard<'_, Vec<WireMessage>> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+        mcp_std::sync::lock(&self.messages)
     }
 }
 

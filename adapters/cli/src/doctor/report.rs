@@ -97,14 +97,14 @@ impl DiagnosisReport {
 /// Creates a fault from a failure of a client. `why` and `fix` stand in for what the failure does not tell.
 pub(super) fn fault_of(failure: &CommandFailure, why: &str, fix: &str) -> Fault {
     let masked = |text: &str| masked(&Url::redacted_in(text));
-    let reasons = masked(&failure.deviations().join("; "));
+    let reasons = masked(&failure.deviations.join("; "));
     let mut why = if reasons.is_empty() { why.to_owned() } else { reasons };
     if let Some(line) = failure.last_stderr_line() {
         let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
     }
     let kind =
-        KINDS.iter().find(|(_, exit)| *exit == failure.exit()).map_or(FaultKind::Failed, |(kind, _)| *kind);
-    Fault::new(masked(&failure.message()), why, failure.hint().unwrap_or(fix)).with_kind(kind)
+        KINDS.iter().find(|(_, exit)| *exit == failure.exit).map_or(FaultKind::Failed, |(kind, _)| *kind);
+    Fault::new(masked(&failure.message()), why, failure.hint.as_deref().unwrap_or(fix)).with_kind(kind)
 }
 
 fn exit(kind: FaultKind) -> Exit {

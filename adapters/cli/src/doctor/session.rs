@@ -75,7 +75,7 @@ fn explain(session: &ClientSession, method: &str, error: &Error) -> Fault {
     let failure = session.failure(error);
     let refused = |error: &HttpError| matches!(error, HttpError::Response(_)) && is_refusal(error);
     let (why, fix) = match error {
-        _ if error.http().is_some_and(refused) || failure.exit() == Exit::Unauthorized => {
+        _ if error.http().is_some_and(refused) || failure.exit == Exit::Unauthorized => {
             ("the server lets everybody in, and asks for a token only at its lists", hints::BEARER)
         }
         Error::Call(CallError::Rpc(error)) if error.code == code::METHOD_NOT_FOUND => (

@@ -73,7 +73,7 @@ impl Received {
     /// subscription, or nobody reads what is printed.
     pub(super) fn wait(&self, time: Duration, until: Option<Instant>) -> bool {
         let left = until.map_or(time, |until| until.saturating_duration_since(Instant::now()).min(time));
-        let state = self.progress.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = mcp_std::sync::lock(&self.progress.state);
         let is_over = |(events, has_ended): &(u64, bool)| {
             *has_ended || self.end.count.is_some_and(|limit| *events >= limit)
         };
@@ -91,7 +91,7 @@ impl Received {
 impl Progress {
     /// Prints a message. Returns whether that succeeded: else the sender tries again.
     fn keep(&self, message: &Message, end: EndArgs, as_json: bool) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = mcp_std::sync::lock(&self.state);
         match message {
             // Beyond the limit it would be acknowledged, and lost for the next receiver.
             Message::Event(_) if end.count.is_some_and(|limit| state.0 >= limit) => return false,

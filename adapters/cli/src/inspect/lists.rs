@@ -74,5 +74,5 @@ impl ListReader {
 
 /// Returns whether every further request would fail likewise.
 fn is_final(failure: &CommandFailure) -> bool {
-    matches!(failure.exit(), Exit::Connection | Exit::Unauthorized)
+    matches!(failure.exit, Exit::Connection | Exit::Unauthorized)
 }

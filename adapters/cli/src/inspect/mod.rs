@@ -63,7 +63,7 @@ struct InspectReport<'a> {
 
 pub(crate) fn run(args: &InspectArgs) -> Result<(), CommandFailure> {
     let opened = ClientSession::open_for_apps(&args.target);
-    let mut session = opened.map_err(|failure| match failure.exit() {
+    let mut session = opened.map_err(|failure| match failure.exit {
         Exit::Connection | Exit::Timeout => {
             failure.add_hint("`mcp-probe doctor` with the same server says why")
         }

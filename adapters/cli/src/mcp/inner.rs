@@ -12,6 +12,7 @@ use mcp_runtime::server::Cx;
 use mcp_std::io::{Duplex, Interest};
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts, Stderr};
 
+use crate::client::SHUTDOWN_TIMEOUTS;
 use crate::handed_over;
 
 /// Limits of one run.
@@ -140,12 +141,7 @@ fn step(
 /// Time from the end of the output to that of the process.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// A process that is not wanted any more ends its own servers on `SIGTERM`, which takes half a second at most.
-const TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
-    exit: Duration::ZERO,
-    terminate: Duration::from_secs(2),
-    kill: Duration::from_secs(2),
-    stragglers: Duration::from_secs(1),
-};
+const TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts { exit: Duration::ZERO, ..SHUTDOWN_TIMEOUTS };
 /// Interval at which the end of the call and the limits are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of reports of progress.

@@ -321,12 +321,7 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
     // Before the work, which would be lost.
     let out = match &args.out {
         None => None,
-        Some(path) => {
-            let created = create_private_file(path);
-            Some(created.map_err(|error| {
-                CommandFailure::failed(format!("cannot write {}: {error}", path.display()))
-            })?)
-        }
+        Some(path) => Some(create_private_file(path).map_err(CommandFailure::unwritten(path))?),
     };
     let hook = panic::take_hook();
     // Replays that panic are expected to do so many times.
@@ -344,9 +339,7 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
         );
     };
     if let (Some(file), Some(path)) = (out, &args.out) {
-        let written = shrunk.write(file);
-        written
-            .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))?;
+        shrunk.write(file).map_err(CommandFailure::unwritten(path))?;
     }
     print_note(&format!("{} of {} left; {what}", count(shrunk.records.len(), "record"), trace.records.len()));
     print(&format!("{}\n", rust_test(&shrunk, side).trim_end()))

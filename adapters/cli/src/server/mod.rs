@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use mcp_std::sync::lock;
 use std::thread;
@@ -534,12 +534,12 @@ impl Eq for UnshownStderr {}
 impl UnshownStderr {
     fn set(&self, lines: VecDeque<String>) {
         let lines = (!lines.is_empty()).then(|| (Instant::now(), Vec::from(lines).join("\n")));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+        *lock(&self.0) = lines;
     }
 
     /// Takes the lines, if they may say why the program has ended now.
     fn take(&self) -> Option<String> {
-        let (at, lines) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (at, lines) = lock(&self.0).take()?;
         (at.elapsed() < CAUSE_TIME).then_some(lines)
     }
 }

@@ -3,7 +3,6 @@
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use std::io::{self, IsTerminal as _};
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
@@ -327,7 +326,7 @@ impl<'a> Shell<'a> {
         let level = parsed(word, level)?;
         let session = self.session()?;
         session.client.set_log_level(level.clone()).map_err(|error| session.failure(&error))?;
-        *session.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        *mcp_std::sync::lock(&session.log_level) = Some(level);
         Ok(())
     }
 

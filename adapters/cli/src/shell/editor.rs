@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::io;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use console::{Term, measure_text_width};
@@ -145,7 +145,7 @@ struct EditedLine {
 // The external printer of rustyline 18 stalls the input: of bytes that come at once it handles the first (its issue 976).
 fn print_lines(edited: &Mutex<EditedLine>) {
     let terminal = Term::stdout();
-    let line = || edited.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = || mcp_std::sync::lock(edited);
     let has_room = || {
         let line = line();
         let width = PROMPT.len() + measure_text_width(&line.text);
@@ -175,7 +175,7 @@ struct LineHelper {
 
 impl LineHelper {
     fn note(&self, line: &str, at: usize) {
-        let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut edited = mcp_std::sync::lock(&self.edited);
         line.clone_into(&mut edited.text);
         edited.at = at;
     }

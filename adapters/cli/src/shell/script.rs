@@ -51,7 +51,7 @@ pub(super) fn run(shell: &mut Shell<'_>, keep_going: bool) -> Result<(), Command
                 }
                 shell.report(&failure);
                 failed += 1;
-                exit = exit.or_else(|| Some(failure.exit()));
+                exit = exit.or(Some(failure.exit));
             }
         }
     }

@@ -243,12 +243,7 @@ impl Request {
                 Self::List(kind.ok_or_else(|| at.failure(&format!("must be one of {known}")))?)
             }
             _ => {
-                let of = match target.split_once(':') {
-                    Some(("prompt", name)) if !name.starts_with("//") => {
-                        CompletionTarget::Prompt(name.to_owned())
-                    }
-                    _ => CompletionTarget::Template(target),
-                };
+                let of = CompletionTarget::new(&target);
                 let argument =
                     object.text("argument")?.ok_or_else(|| at.failure("needs the member `argument`"))?;
                 let value = object.text("value")?.unwrap_or_default().to_owned();

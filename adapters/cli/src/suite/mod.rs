@@ -161,14 +161,14 @@ impl Runner<'_> {
     /// Reports a step without an answer. If there is no use in going on, later steps are skipped.
     fn failed(&mut self, step: &Step, error: &Error, time: Duration) -> StepReport {
         let failure = self.session.failure(error);
-        let reason = match failure.exit() {
+        let reason = match failure.exit {
             Exit::Connection => Some("the connection has ended"),
             Exit::Timeout => Some("a step before had no answer in time"),
             Exit::Unauthorized => Some("the server asks for authorization"),
             _ => None,
         };
         self.stopped = reason.map(str::to_owned);
-        let mismatch = match (failure.exit(), step.within) {
+        let mismatch = match (failure.exit, step.within) {
             (Exit::Timeout, Some(limit)) if time >= limit => Mismatch::new(
                 "time",
                 format!("at most {}", format_seconds(limit)),

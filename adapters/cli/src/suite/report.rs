@@ -200,5 +200,5 @@ pub(super) fn write_unrun(args: &TestArgs, steps: &[Step], why: &str) -> Result<
 
 fn write_junit(path: &Path, suite: &str, cases: &[TestCase]) -> Result<(), CommandFailure> {
     fs::write(path, junit::report("test", &escape::line(suite), cases))
-        .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
+        .map_err(CommandFailure::unwritten(path))
 }

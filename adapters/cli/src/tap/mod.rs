@@ -218,9 +218,8 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Arc<Recording>, Com
             folder.join(format!("{millis}-{}.ndjson", process::id()))
         }
     };
-    let cannot =
-        |error: io::Error| CommandFailure::failed(format!("cannot write {}: {error}", path.display()));
-    let (file, created) = create_new_file(&path).map_err(cannot)?;
+    let cannot = CommandFailure::unwritten(&path);
+    let (file, created) = create_new_file(&path).map_err(&cannot)?;
     if args.out.as_ref() != Some(&created) {
         print_note(&format!("the trace is {}", created.display()));
     }

@@ -42,6 +42,5 @@ fn write(args: &ConvertArgs, view: &View) -> Result<(), CommandFailure> {
     view.notes.iter().for_each(|note| print_note(note));
     let Some(path) = &args.out else { return print(&view.text) };
     // What the two sides said is in it, as in the trace.
-    write_private_file(path, &view.text)
-        .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
+    write_private_file(path, &view.text).map_err(CommandFailure::unwritten(path))
 }

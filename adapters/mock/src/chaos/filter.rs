@@ -32,13 +32,9 @@ pub enum Step {
 /// Disturbs the messages of one connection.
 #[derive(Debug)]
 pub struct Filter {
-    seed: u64,
+    chaos: Chaos,
     connection: u64,
     is_numbered: bool,
-    kinds: Vec<Kind>,
-    rate: u64,
-    delay: Duration,
-    after: u64,
     /// Takes a line about each disturbance.
     note: fn(&str),
     /// Number of messages so far.
@@ -56,13 +52,9 @@ impl Filter {
     #[must_use]
     pub fn new(chaos: &Chaos, connection: u64, is_numbered: bool, note: fn(&str)) -> Self {
         Self {
-            seed: chaos.seed,
+            chaos: chaos.clone(),
             connection,
             is_numbered,
-            kinds: chaos.kinds.clone(),
-            rate: chaos.rate,
-            delay: chaos.delay,
-            after: chaos.after,
             note,
             messages: 0,
             line: Vec::new(),
@@ -115,17 +107,17 @@ impl Filter {
 
     /// Returns what becomes of the message: it follows from the seed, the connection, and the number and kind of the message.
     fn choose(&self, object: &Map<String, Value>) -> Option<Kind> {
-        if self.messages <= self.after {
+        if self.messages <= self.chaos.after {
             return None;
         }
-        let mut rng = Rng::new(self.seed);
+        let mut rng = Rng::new(self.chaos.seed);
         for number in [self.connection, self.messages] {
             rng = Rng::new(rng.next() ^ number);
         }
         let is_response = is_response(object);
         let fitting: Vec<Kind> =
-            self.kinds.iter().copied().filter(|kind| is_response || !kind.is_for_responses()).collect();
-        (rng.percent(self.rate) && !fitting.is_empty()).then(|| *rng.pick(&fitting))
+            self.chaos.kinds.iter().copied().filter(|kind| is_response || !kind.is_for_responses()).collect();
+        (rng.percent(self.chaos.rate) && !fitting.is_empty()).then(|| *rng.pick(&fitting))
     }
 
     fn disturb(
@@ -189,7 +181,7 @@ impl Filter {
                 steps.extend([Step::Write(head), Step::Fill(HUGE_BYTES), Step::Write(with_newline(tail))]);
             }
             Kind::Deep => write(with_member(object, &[vec![b'['; DEPTH], vec![b']'; DEPTH]].concat())),
-            Kind::Late => steps.extend([Step::Pause(self.delay), Step::Write(with_newline(message))]),
+            Kind::Late => steps.extend([Step::Pause(self.chaos.delay), Step::Write(with_newline(message))]),
             Kind::Cut => steps.extend([Step::Write(half), Step::End]),
             // It is late already: another one is held.
             Kind::OutOfOrder => write(message),
@@ -249,20 +241,8 @@ mod tests {
     use super::*;
 
     fn filter(seed: u64, connection: u64, kinds: &[Kind], rate: u64) -> Filter {
-        Filter {
-            seed,
-            connection,
-            is_numbered: false,
-            kinds: kinds.to_vec(),
-            rate,
-            delay: Duration::from_secs(2),
-            after: 0,
-            note: |_| {},
-            messages: 0,
-            line: Vec::new(),
-            held: None,
-            token: None,
-        }
+        let chaos = Chaos { seed, kinds: kinds.to_vec(), rate, delay: Duration::from_secs(2), after: 0 };
+        Filter::new(&chaos, connection, false, |_| {})
     }
 
     /// Passes responses 1, 2, … through the filter, in pieces of this many bytes.

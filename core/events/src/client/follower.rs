@@ -5,11 +5,10 @@ use core::time::Duration;
 
 use alloc::string::ToString as _;
 
-use mcp_proto::{CallError, CallOptions, Entropy, Instant, UseError};
+use mcp_proto::{CallError, CallOptions, Instant, UseError};
 use mcp_runtime::client::{BlockingCalls, CallUpdate, ClientBackend, LongLivedCall};
-use mcp_std::entropy;
 
-use super::{Error, EventsClient, FollowOptions};
+use super::{Error, EventsClient, FollowOptions, entropy};
 use crate::follow::{FollowAction, FollowError, FollowEvent, Follower, Subscription};
 use crate::wire::{self, DeliveryMode, EventType};
 
@@ -31,9 +30,8 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
         options: FollowOptions,
     ) -> Result<Self, Error> {
         let FollowOptions { config, cursor, only_polls } = options;
-        let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
         let has_streams = events.has_streams() && !only_polls;
-        let machine = Follower::new(config, subscription, described, has_streams, cursor, entropy)?;
+        let machine = Follower::new(config, subscription, described, has_streams, cursor, entropy()?)?;
         let list_changes = events.list_changes();
         Ok(Self { events, machine, stream: None, list_changes })
     }
@@ -136,11 +134,7 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
         match action {
             FollowAction::Poll(params) => {
                 let outcome = calls.request(wire::POLL, &params, &CallOptions::new()).await;
-                let outcome = match outcome {
-                    Ok(result) => Ok(result),
-                    Err(error) => Err(passing(error)?),
-                };
-                self.machine.handle_polled(calls.backend().now(), outcome);
+                self.machine.handle_polled(calls.backend().now(), outcome_of(outcome.map_err(Error::from))?);
             }
             FollowAction::Open(params) => match calls.open(wire::STREAM, &params, &CallOptions::new()) {
                 Ok(stream) => self.stream = Some(stream),
@@ -150,11 +144,7 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
             },
             FollowAction::List => {
                 let name = self.machine.subscription().name.clone();
-                let outcome = match self.events.find(&name).await {
-                    Ok(described) => Ok(described),
-                    Err(Error::Client(error)) => Err(passing(error)?),
-                    Err(error) => return Err(error),
-                };
+                let outcome = outcome_of(self.events.find(&name).await)?;
                 self.machine.handle_listed(calls.backend().now(), outcome);
             }
             FollowAction::Close => self.stream = None,
@@ -183,12 +173,25 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
     }
 }
 
+/// Returns what a call means for a subscription.
+///
+/// # Errors
+///
+/// An error after which no other call can succeed.
+pub(super) fn outcome_of<T>(outcome: Result<T, Error>) -> Result<Result<T, FollowError>, Error> {
+    match outcome {
+        Ok(result) => Ok(Ok(result)),
+        Err(Error::Client(error)) => Ok(Err(passing(error)?)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns what a failed call means for a follower.
 ///
 /// # Errors
 ///
 /// The error itself, if no other call can succeed.
-pub(super) fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
+fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
     match error {
         mcp_runtime::Error::Call(CallError::Rpc(error)) => Ok(FollowError::Server(error)),
         mcp_runtime::Error::Call(error) if error.is_access_refused() => {

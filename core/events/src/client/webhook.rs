@@ -5,15 +5,13 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use mcp_proto::{Anchor, EncodeError, Entropy, Instant, RawJson};
+use mcp_proto::{Anchor, Instant};
 use mcp_runtime::client::ClientBackend;
-use mcp_std::entropy;
 use mcp_std::sync::lock;
 use serde::Serialize;
 
-use super::follower::passing;
-use super::{BlockingEventsClient, Error, EventsClient};
-use crate::follow::{FollowError, Subscription};
+use super::follower::outcome_of;
+use super::{BlockingEventsClient, Error, EventsClient, entropy, subscription};
 use crate::receiver::Receiver;
 use crate::subscription::{SubscriptionAction, SubscriptionConfig, SubscriptionEvent, WebhookSubscription};
 use crate::wire::CallbackUrl;
@@ -73,13 +71,8 @@ impl<B: ClientBackend> EventsClient<'_, B> {
         if self.declared().is_none() {
             return Err(Error::NotDeclared);
         }
-        let arguments = RawJson::encode(arguments)?;
-        if !arguments.is_object() {
-            return Err(EncodeError::NotAnObject.into());
-        }
-        let subscription = Subscription { name: name.into(), arguments: Some(arguments) };
-        let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
-        let anchor = self.anchor();
+        let subscription = subscription(name, arguments)?;
+        let (entropy, anchor) = (entropy()?, self.anchor());
         let WebhookOptions { url, config, cursor } = options;
         let mut receiver = lock(receiver);
         Ok(WebhookSubscription::new(config, subscription, url, cursor, &mut receiver, entropy, anchor)?)
@@ -168,19 +161,6 @@ impl<B: ClientBackend> EventsClient<'_, B> {
                 }
             }
         }
-    }
-}
-
-/// Returns what a call means for a subscription.
-///
-/// # Errors
-///
-/// An error after which no other call can succeed.
-fn outcome_of<T>(outcome: Result<T, Error>) -> Result<Result<T, FollowError>, Error> {
-    match outcome {
-        Ok(result) => Ok(Ok(result)),
-        Err(Error::Client(error)) => Ok(Err(passing(error)?)),
-        Err(error) => Err(error),
     }
 }
 

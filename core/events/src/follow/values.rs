@@ -1,11 +1,9 @@
-//! Values of a follower: what it is made with, what it asks for and what it reports, the ids that it has seen, and its heartbeats.
+//! Values of a follower: what it is made with, what it asks for and what it reports, and its heartbeats.
 
-use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use core::time::Duration;
 
 use mcp_proto::{Instant, RawJson, RpcError};
-use sha2::{Digest as _, Sha256};
 
 use crate::wire::{EventOccurrence, PollEventsParams, StreamEventsParams};
 
@@ -202,37 +200,5 @@ impl Beats {
     pub(super) fn longest_silence(&self) -> Duration {
         let interval = if self.count < 2 { LONGEST_BEAT } else { self.longest.min(LONGEST_BEAT) };
         (2 * interval).max(SHORTEST_SILENCE)
-    }
-}
-
-/// First half of a SHA-256 of an event id.
-type IdDigest = [u8; 16];
-
-/// Ids of the latest events, in order of arrival. Invariant: both have the same digests.
-pub(super) struct Seen {
-    limit: usize,
-    ids: BTreeSet<IdDigest>,
-    order: VecDeque<IdDigest>,
-}
-
-impl Seen {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self { limit, ids: BTreeSet::new(), order: VecDeque::new() }
-    }
-
-    /// Adds an id. Returns whether it is new.
-    pub(super) fn insert(&mut self, id: &str) -> bool {
-        let mut digest: IdDigest = [0; 16];
-        digest.iter_mut().zip(Sha256::digest(id)).for_each(|(to, from)| *to = from);
-        if !self.ids.insert(digest) {
-            return false;
-        }
-        self.order.push_back(digest);
-        while self.order.len() > self.limit {
-            if let Some(oldest) = self.order.pop_front() {
-                self.ids.remove(&oldest);
-            }
-        }
-        true
     }
 }

@@ -7,7 +7,7 @@ use core::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use mcp_std::durable_file::{FileLock, beside, replace_content};
 
@@ -153,7 +153,7 @@ impl FileStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        mcp_std::sync::lock(&self.state)
     }
 
     fn must_flush(&self, record: &Record) -> bool {

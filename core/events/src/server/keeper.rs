@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use core::time::Duration;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use mcp_proto::Instant;
@@ -70,7 +70,7 @@ impl MemoryStore {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Records) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut mcp_std::sync::lock(&self.0))
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use mcp_proto::router::SchemaValidator;
 use mcp_proto::server::{Announcement, Caller};
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = mcp_std::sync::lock(&self.state);
         Locked { state, _after: AfterLock(self) }
     }
 

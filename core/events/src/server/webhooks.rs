@@ -278,29 +278,29 @@ impl Webhooks {
     /// Forgets a call that waits, whose client has gone.
     pub(super) fn cancel(&mut self, lane: Lane, call: CallId) -> bool {
         let is_it = |waiting: &Waiting| waiting.lane == lane && waiting.call == call;
-        let found = self.waiting.iter().find(|(_, waiting)| is_it(waiting)).map(|(ticket, _)| *ticket);
-        if let Some(ticket) = found {
-            self.waiting.remove(&ticket);
-            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
-        }
+        let is_found = self.forget(is_it);
         let before = self.answers.len();
         self.answers.retain(|(other, id, _)| (*other, *id) != (lane, call));
-        found.is_some() || self.answers.len() < before
+        is_found || self.answers.len() < before
     }
 
     /// Forgets the calls of a loop that has ended.
     pub(super) fn remove_lane(&mut self, lane: Lane) {
-        let gone: Vec<Ticket> = self
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| waiting.lane == lane)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        for ticket in gone {
-            self.waiting.remove(&ticket);
-            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
-        }
+        self.forget(|waiting| waiting.lane == lane);
         self.answers.retain(|(other, ..)| *other != lane);
+    }
+
+    /// Cancels calls that wait. Returns whether there are any.
+    fn forget(&mut self, is_it: impl Fn(&Waiting) -> bool) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|ticket, waiting| {
+            let is_gone = is_it(waiting);
+            if is_gone {
+                self.deliverer.with(|deliveries, _| deliveries.cancel(*ticket));
+            }
+            !is_gone
+        });
+        self.waiting.len() < before
     }
 
     /// Ends the subscription of a key, and refuses the calls that wait for it (EVT-162).

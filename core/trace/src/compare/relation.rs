@@ -1,9 +1,9 @@
 //! How two messages relate, and where they differ.
 
-use core::fmt::Write as _;
 use core::mem::{self, Discriminant};
 
 use mcp_proto::RawJson;
+use serde_json::Value;
 
 use crate::message::Message;
 
@@ -19,8 +19,8 @@ pub(crate) fn kind(text: &str) -> (Option<String>, [bool; 3], Option<RawJson>) {
 }
 
 /// Returns the type of the value at a path in a message.
-pub(crate) fn type_at(text: &str, path: &str) -> Option<Discriminant<serde_json::Value>> {
-    let message = serde_json::from_str::<serde_json::Value>(text).ok()?;
+pub(crate) fn type_at(text: &str, path: &str) -> Option<Discriminant<Value>> {
+    let message = serde_json::from_str::<Value>(text).ok()?;
     message.pointer(path).map(mem::discriminant)
 }
 
@@ -71,9 +71,9 @@ pub(crate) fn is_input_request(method: Option<&str>) -> bool {
 }
 
 /// Returns a message without what may be left out, or written in two ways, and means the same.
-fn essence(json: &RawJson) -> serde_json::Value {
-    let mut message: serde_json::Value = serde_json::from_str(json.as_str()).unwrap_or_default();
-    let remove_if = |object: &mut serde_json::Value, name: &str, value: serde_json::Value| {
+fn essence(json: &RawJson) -> Value {
+    let mut message: Value = serde_json::from_str(json.as_str()).unwrap_or_default();
+    let remove_if = |object: &mut Value, name: &str, value: Value| {
         if let Some(object) = object.as_object_mut().filter(|object| object.get(name) == Some(&value)) {
             object.remove(name);
         }
@@ -86,9 +86,9 @@ fn essence(json: &RawJson) -> serde_json::Value {
         }
     }
     // Nobody reports the progress of a user, so a question need not ask for it.
-    if is_input_request(message.get("method").and_then(serde_json::Value::as_str)) {
+    if is_input_request(message.get("method").and_then(Value::as_str)) {
         if let Some(params) = message.get_mut("params") {
-            if let Some(meta) = params.get_mut("_meta").and_then(serde_json::Value::as_object_mut) {
+            if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
                 meta.remove("progressToken");
             }
             remove_if(params, "_meta", serde_json::json!({}));
@@ -103,8 +103,7 @@ fn essence(json: &RawJson) -> serde_json::Value {
     if let Some(result) = message.get_mut("result") {
         remove_if(result, "resultType", "complete".into());
         // How long a description of the server may be kept is for each server to say, and so is the order of its revisions.
-        if let Some(versions) = result.get_mut("supportedVersions").and_then(serde_json::Value::as_array_mut)
-        {
+        if let Some(versions) = result.get_mut("supportedVersions").and_then(Value::as_array_mut) {
             versions.sort_by_key(ToString::to_string);
             if let Some(result) = result.as_object_mut() {
                 result.remove("ttlMs");
@@ -112,13 +111,13 @@ fn essence(json: &RawJson) -> serde_json::Value {
             }
         }
         // Pages have no id since 2026-07-28.
-        let requests = result.get_mut("inputRequests").and_then(serde_json::Value::as_object_mut);
+        let requests = result.get_mut("inputRequests").and_then(Value::as_object_mut);
         for request in requests.into_iter().flat_map(|requests| requests.values_mut()) {
-            if let Some(params) = request.get_mut("params").and_then(serde_json::Value::as_object_mut) {
+            if let Some(params) = request.get_mut("params").and_then(Value::as_object_mut) {
                 params.remove("elicitationId");
             }
         }
-        if let Some(meta) = result.get_mut("_meta").and_then(serde_json::Value::as_object_mut) {
+        if let Some(meta) = result.get_mut("_meta").and_then(Value::as_object_mut) {
             meta.remove("io.modelcontextprotocol/serverInfo");
         }
         remove_if(result, "_meta", serde_json::json!({}));
@@ -128,64 +127,48 @@ fn essence(json: &RawJson) -> serde_json::Value {
 
 /// Describes the first place where two values differ: its path, and both values in short.
 pub(crate) fn first_difference(recorded: &RawJson, replayed: &RawJson) -> String {
-    let value = |json: &RawJson| serde_json::from_str::<serde_json::Value>(json.as_str()).unwrap_or_default();
-    let mut path = String::new();
+    let value = |json: &RawJson| serde_json::from_str::<Value>(json.as_str()).unwrap_or_default();
     let (a, b) = (value(recorded), value(replayed));
-    let Some((a, b)) = differing(&a, &b, &mut path) else {
-        return "a member occurs twice".into();
+    let is_told = |a: Option<&Value>, b: Option<&Value>| match (a, b) {
+        (Some(Value::Number(a)), Some(Value::Number(b))) => a.as_f64() != b.as_f64(),
+        _ => true,
     };
-    let place = if path.is_empty() { "the message".to_owned() } else { format!("`{path}`") };
-    format!("{place}: recorded {}, replayed {}", short(a), short(b))
+    let mut first = None;
+    differences(Some(&a), Some(&b), "", &mut |path, a, b| {
+        if first.is_none() && is_told(a, b) {
+            let place = if path.is_empty() { "the message".to_owned() } else { format!("`{path}`") };
+            first = Some(format!("{place}: recorded {}, replayed {}", short(a), short(b)));
+        }
+    });
+    first.unwrap_or_else(|| "a member occurs twice".into())
 }
 
-fn differing<'v>(
-    a: &'v serde_json::Value,
-    b: &'v serde_json::Value,
-    path: &mut String,
-) -> Option<(Option<&'v serde_json::Value>, Option<&'v serde_json::Value>)> {
-    use serde_json::Value;
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            for (name, value) in a {
-                let length = path.len();
-                let _ = write!(path, "/{}", name.replace('~', "~0").replace('/', "~1"));
-                match b.get(name) {
-                    None => return Some((Some(value), None)),
-                    Some(other) => {
-                        if let Some(found) = differing(value, other, path) {
-                            return Some(found);
-                        }
-                    }
-                }
-                path.truncate(length);
+/// Finds the places at which two values differ, as JSON pointers, with the value of each if it is there.
+pub(crate) fn differences(
+    first: Option<&Value>,
+    second: Option<&Value>,
+    at: &str,
+    found: &mut impl FnMut(&str, Option<&Value>, Option<&Value>),
+) {
+    match (first, second) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let added = b.keys().filter(|name| !a.contains_key(*name));
+            for name in a.keys().chain(added) {
+                let escaped = name.replace('~', "~0").replace('/', "~1");
+                differences(a.get(name), b.get(name), &format!("{at}/{escaped}"), found);
             }
-            let (name, value) = b.iter().find(|(name, _)| !a.contains_key(*name))?;
-            let _ = write!(path, "/{}", name.replace('~', "~0").replace('/', "~1"));
-            Some((None, Some(value)))
         }
-        (Value::Array(a), Value::Array(b)) => {
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
             for index in 0..a.len().max(b.len()) {
-                let length = path.len();
-                let _ = write!(path, "/{index}");
-                match (a.get(index), b.get(index)) {
-                    (Some(x), Some(y)) => {
-                        if let Some(found) = differing(x, y, path) {
-                            return Some(found);
-                        }
-                    }
-                    (x, y) => return Some((x, y)),
-                }
-                path.truncate(length);
+                differences(a.get(index), b.get(index), &format!("{at}/{index}"), found);
             }
-            None
         }
-        (Value::Number(x), Value::Number(y)) if x.as_f64() == y.as_f64() => None,
-        _ if a == b => None,
-        _ => Some((Some(a), Some(b))),
+        _ if first == second => {}
+        _ => found(at, first, second),
     }
 }
 
-fn short(value: Option<&serde_json::Value>) -> String {
+fn short(value: Option<&Value>) -> String {
     const MAX: usize = 60;
     let Some(value) = value else { return "nothing".into() };
     let text = value.to_string();

@@ -7,7 +7,7 @@ use core::time::Duration;
 use mcp_proto::client::{Config, Event, Input, InputId, KnownEra, RefuseTarget, SubscriptionKey};
 use mcp_proto::model::{Implementation, LoggingLevel, Map, SubscriptionFilter};
 use mcp_proto::pipe::{Client, Pipe as _, Server};
-use mcp_proto::{CallId, CallKey, CallOptions, Instant, Progress, RawJson, Version, VersionSet};
+use mcp_proto::{CallId, CallKey, CallOptions, Instant, RawJson, Version, VersionSet};
 
 use super::player::{self, Refusal, Role, without};
 use super::server::{declared, limits, rpc_error, said};
@@ -245,10 +245,6 @@ impl ClientRole {
                 engine.cancel(now, *key, text("reason").as_deref())?;
             }
             "notifications/progress" => {
-                let number = |name: &str| recorded.param(name).and_then(|value| value.parse::<f64>().ok());
-                let mut progress = Progress::new(number("progress").unwrap_or_default());
-                progress.total = number("total");
-                progress.message = text("message");
                 let request = self.open.iter().find_map(|(_, target)| match target {
                     Target::Request(id) => Some(*id),
                     Target::Input(_) => None,
@@ -256,7 +252,7 @@ impl ClientRole {
                 let Some(request) = request else {
                     return Err(Refusal::NoCommand("input requests have no progress".into()));
                 };
-                engine.progress(now, request, progress)?;
+                engine.progress(now, request, recorded.progress())?;
             }
             #[expect(deprecated, reason = "supported until its removal")]
             "notifications/roots/list_changed" => engine.notify_roots_changed(now)?,

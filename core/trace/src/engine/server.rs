@@ -6,9 +6,7 @@ use mcp_proto::model::{Implementation, InputRequest, InputRequests, LoggingLevel
 use mcp_proto::pipe::Server;
 use mcp_proto::seal::{Binding, Keys, RequestState, digest};
 use mcp_proto::server::{Call, Config, Event};
-use mcp_proto::{
-    Anchor, Capabilities, Change, Instant, Limits, Progress, RawJson, RpcError, Version, VersionSet,
-};
+use mcp_proto::{Anchor, Capabilities, Change, Instant, Limits, RawJson, RpcError, Version, VersionSet};
 
 use super::player::{self, Refusal, Role, without};
 use crate::compare::Replayed;
@@ -275,11 +273,7 @@ impl ServerRole {
                 let Some((_, call)) = found else {
                     return Err(Refusal::Refused("no open call has the progress token".into()));
                 };
-                let number = |name: &str| recorded.param(name).and_then(|value| value.parse::<f64>().ok());
-                let mut progress = Progress::new(number("progress").unwrap_or_default());
-                progress.total = number("total");
-                progress.message = text("message");
-                engine.progress(now, call.id(), progress)?;
+                engine.progress(now, call.id(), recorded.progress())?;
             }
             "notifications/message" => {
                 let level = text("level").unwrap_or_default();

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
+use crate::compare::relation;
 use crate::{Call, Calls, Content, Message, Record, Side, Text, Trace};
 
 /// A message as it is compared.
@@ -241,9 +242,10 @@ fn compare_side(from: Side, first: &[Entry], second: &[Entry], differences: &mut
         if is_moved {
             differences.push(difference(from, Some(a), Some(b), Change::Moved));
         }
-        let mut changes = Vec::new();
-        compare_values(Some(&a.value), Some(&b.value), "", &mut changes);
-        differences.extend(changes.into_iter().map(|change| difference(from, Some(a), Some(b), change)));
+        relation::differences(Some(&a.value), Some(&b.value), "", &mut |at, first, second| {
+            let (pointer, first, second) = (at.to_owned(), first.cloned(), second.cloned());
+            differences.push(difference(from, Some(a), Some(b), Change::Value { pointer, first, second }));
+        });
     }
 }
 
@@ -282,30 +284,6 @@ fn align<'a>(
         }
     }
     parts
-}
-
-/// Finds the places at which two values differ.
-fn compare_values(first: Option<&Value>, second: Option<&Value>, at: &str, changes: &mut Vec<Change>) {
-    match (first, second) {
-        (Some(Value::Object(a)), Some(Value::Object(b))) => {
-            let added = b.keys().filter(|name| !a.contains_key(*name));
-            for name in a.keys().chain(added) {
-                let escaped = name.replace('~', "~0").replace('/', "~1");
-                compare_values(a.get(name), b.get(name), &format!("{at}/{escaped}"), changes);
-            }
-        }
-        (Some(Value::Array(a)), Some(Value::Array(b))) => {
-            for index in 0..a.len().max(b.len()) {
-                compare_values(a.get(index), b.get(index), &format!("{at}/{index}"), changes);
-            }
-        }
-        _ if first == second => {}
-        _ => changes.push(Change::Value {
-            pointer: at.to_owned(),
-            first: first.cloned(),
-            second: second.cloned(),
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ struct Data<'a> {
 }
 
 /// A message, or a record that is none. Names are short because there are many.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Row<'a> {
     /// Time in microseconds.
     t: u64,
@@ -185,21 +185,7 @@ fn join(rows: &mut [Row<'_>]) {
 
 fn new_row(record: &Record, kind: &'static str) -> Row<'static> {
     let s = if record.from == Side::Client { "c" } else { "s" };
-    let x = record.exchange;
-    Row {
-        t: record.at,
-        s,
-        k: kind,
-        x,
-        m: None,
-        g: None,
-        i: None,
-        o: None,
-        d: None,
-        r: None,
-        b: String::new(),
-        call: None,
-    }
+    Row { t: record.at, s, k: kind, x: record.exchange, ..Row::default() }
 }
 
 fn other_row(record: &Record) -> Row<'static> {
