@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::io::{Duplex, HungUp};
 use crate::poll::{Interest, Ready};
+use crate::sync::lock;
 
 /// Creates two connected ends in memory, with at most `capacity` bytes (at least 1) in each direction.
 ///
@@ -260,7 +261,7 @@ impl MemoryPipes {
 
     fn lock(&self) -> MutexGuard<'_, [MemoryPipe; 2]> {
         // No code under this lock panics half-way, so a poisoned lock is consistent.
-        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pipes)
     }
 }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use core::{array, mem};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::poll::Interest;
 use crate::poll::MAX_TIMEOUT;
 use crate::poll::Notifier;
+use crate::sync::lock;
 
 /// Registered descriptors with their wakers, and the wait for all of them.
 ///
@@ -76,7 +77,7 @@ impl Poller {
     /// It waits for writing if `interest.write` is set, and for reading otherwise. An earlier waker for the same
     /// descriptor and direction is replaced. A descriptor whose other end is closed is ready.
     pub fn register(&self, fd: &Arc<OwnedFd>, interest: Interest, waker: &Waker) {
-        let mut registrations = self.lock();
+        let mut registrations = lock(&self.registrations);
         let is_write = interest.write;
         match registrations.entries.iter_mut().find(|entry| entry.matches(fd, is_write)) {
             Some(entry) => entry.waker.clone_from(waker),
@@ -94,7 +95,7 @@ impl Poller {
 
     /// Removes a registration and releases `fd`.
     pub fn deregister(&self, fd: &Arc<OwnedFd>, interest: Interest) {
-        let mut registrations = self.lock();
+        let mut registrations = lock(&self.registrations);
         let index = registrations.entries.iter().position(|entry| entry.matches(fd, interest.write));
         if let Some(index) = index {
             registrations.entries.swap_remove(index);
@@ -114,7 +115,7 @@ impl Poller {
     ///
     /// The error of the operating system if `poll(2)` fails.
     pub fn wait(&self, timeout: Option<Duration>, awake: impl FnOnce()) -> io::Result<()> {
-        let mut registrations = self.lock();
+        let mut registrations = lock(&self.registrations);
         let mut fds = mem::take(&mut registrations.fds);
         fds.extend(registrations.entries.iter().map(|entry| (entry.fd.clone(), entry.is_write)));
         registrations.is_waiting = true;
@@ -143,7 +144,7 @@ impl Poller {
             _ => Ok(()),
         };
         awake();
-        let mut registrations = self.lock();
+        let mut registrations = lock(&self.registrations);
         registrations.is_waiting = false;
         let mut woken = mem::take(&mut registrations.woken);
         let is_ready = |entry: &PollFd<'_>| outcome.is_ok() && !entry.revents().is_empty();
@@ -161,7 +162,7 @@ impl Poller {
         fds.clear();
         // After unlocking, because what is woken may register again.
         woken.drain(..).for_each(Waker::wake);
-        let mut registrations = self.lock();
+        let mut registrations = lock(&self.registrations);
         registrations.fds = fds;
         registrations.woken = woken;
         outcome
@@ -174,13 +175,9 @@ impl Poller {
         self.generation.fetch_add(1, Ordering::SeqCst);
         loop {
             // One at a time, so that the allocation stays.
-            let Some(entry) = self.lock().entries.pop() else { return };
+            let Some(entry) = lock(&self.registrations).entries.pop() else { return };
             entry.waker.wake();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PollerRegistrations> {
-        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -291,7 +288,7 @@ mod tests {
         poller.register(&fd, Interest::READ, &waker);
         // The other direction is a separate registration.
         poller.deregister(&fd, Interest::WRITE);
-        assert_eq!(poller.lock().entries.len(), 1);
+        assert_eq!(lock(&poller.registrations).entries.len(), 1);
         poller.deregister(&fd, Interest::READ);
         drop((near, fd));
         assert_eq!(far.read(&mut [0]).unwrap(), 0);
@@ -319,7 +316,7 @@ mod tests {
         poller.register(&fd, Interest::READ, Waker::noop());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| poller.wait(None, || {}).unwrap());
-            while !poller.lock().is_waiting && !waiting.is_finished() {
+            while !lock(&poller.registrations).is_waiting && !waiting.is_finished() {
                 thread::yield_now();
             }
             poller.deregister(&fd, Interest::READ);

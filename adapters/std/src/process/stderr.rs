@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use std::io;
 use std::process::ChildStderr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::StderrLineHandler;
+use crate::sync::lock;
 
 /// Captured stderr of a server: the last bytes are kept, the rest is read and discarded.
 ///
@@ -32,11 +33,7 @@ impl CapturedStderr {
     #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.drain();
-        self.lock_tail().to_text()
-    }
-
-    fn lock_tail(&self) -> MutexGuard<'_, StderrTail> {
-        self.shared.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.tail).to_text()
     }
 }
 
@@ -58,10 +55,10 @@ impl CapturedStderr {
         for _ in 0..MAX_DRAIN_BYTES / buf.len() {
             match rustix::io::retry_on_intr(|| rustix::io::read(&self.shared.pipe, &mut buf)) {
                 Ok(0) => {
-                    self.lock_tail().end_line();
+                    lock(&self.shared.tail).end_line();
                     return false;
                 }
-                Ok(n) => self.lock_tail().push(&buf[..n]),
+                Ok(n) => lock(&self.shared.tail).push(&buf[..n]),
                 Err(rustix::io::Errno::AGAIN) => return true,
                 Err(_) => return false,
             }
@@ -87,9 +84,9 @@ impl CapturedStderr {
         std::thread::Builder::new().name("mcp-std stderr".into()).spawn(move || {
             let mut buf = [0; 8 * 1024];
             while let Ok(n @ 1..) = crate::io::retry_on_interrupt(|| io::Read::read(&mut pipe, &mut buf)) {
-                reader.lock_tail().push(&buf[..n]);
+                lock(&reader.shared.tail).push(&buf[..n]);
             }
-            reader.lock_tail().end_line();
+            lock(&reader.shared.tail).end_line();
         })?;
         Ok(captured)
     }

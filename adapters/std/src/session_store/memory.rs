@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use super::{
     MAX_LIFETIME, SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, WatchReceiver,
     Watched,
 };
+use crate::sync::lock;
 
 /// A [`SessionStore`] in memory, for the servers of one process.
 ///
@@ -78,7 +79,7 @@ impl MemorySessionStore {
     /// Returns the records, without those that have expired.
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         // No method panics while it has the lock.
-        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.0.sessions);
         let now = Instant::now();
         while let Some(&(_, name)) = sessions.expiries.first().filter(|(expires, _)| *expires <= now) {
             sessions.remove(&name);
@@ -162,7 +163,7 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn publish(&self, message: &[u8]) -> Result<(), SessionStoreError> {
-        let registered = self.0.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let registered = lock(&self.0.receivers);
         let receivers: Vec<_> = registered.by_number.values().cloned().collect();
         // One of them may drop its watch.
         drop(registered);
@@ -171,7 +172,7 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
-        let mut receivers = self.0.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receivers = lock(&self.0.receivers);
         let number = receivers.next;
         receivers.next += 1;
         receivers.by_number.insert(number, receiver);
@@ -181,7 +182,7 @@ impl SessionStore for MemorySessionStore {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut receivers = self.shared.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receivers = lock(&self.shared.receivers);
         let receiver = receivers.by_number.remove(&self.number);
         drop(receivers);
         // What it holds may have a watch, too.
