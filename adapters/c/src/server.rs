@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, InputRequests, LoggingLevel};
 use mcp_proto::pipe::Server;
-use mcp_proto::server::{Call, CancelReason, Event, TaskOffer, TaskOptions};
-use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError};
+use mcp_proto::server::{Call, CancelReason, Engine, Event, TaskOffer, TaskOptions};
+use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, UseError};
 
 use crate::config::{ServerSetup, mcp_config, read_server};
 use crate::event::mcp_event_kind::*;
@@ -327,10 +327,7 @@ pub unsafe extern "C" fn mcp_server_respond(
     unsafe {
         handle::enter::<ServerState>(server, |state| {
             let result = result.object()?;
-            let key = state.call(call)?.id();
-            state.pipe.engine().complete_raw(at(now), key, &result)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.complete_raw(at(now), call.id(), &result))
         })
     }
 }
@@ -349,7 +346,7 @@ pub unsafe extern "C" fn mcp_server_respond_text(
         handle::enter::<ServerState>(server, |state| {
             let text = text.text()?;
             let result = if is_error { CallToolResult::error(text) } else { CallToolResult::text(text) };
-            state.respond(at(now), call, &result)
+            state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
         })
     }
 }
@@ -367,7 +364,7 @@ pub unsafe extern "C" fn mcp_server_respond_structured(
     unsafe {
         handle::enter::<ServerState>(server, |state| {
             let result = CallToolResult::structured(structured.object()?);
-            state.respond(at(now), call, &result)
+            state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
         })
     }
 }
@@ -389,10 +386,7 @@ pub unsafe extern "C" fn mcp_server_respond_error(
             if let Some(data) = data.optional_json()? {
                 error = error.with_data(data);
             }
-            let key = state.call(call)?.id();
-            state.pipe.engine().fail(at(now), key, &error)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.fail(at(now), call.id(), &error))
         })
     }
 }
@@ -523,7 +517,7 @@ pub unsafe extern "C" fn mcp_server_ask(
         handle::enter::<ServerState>(server, |server| {
             let (requests, kept) = (requests.object()?, state.bytes()?);
             let requests: InputRequests<'_> = requests.parse().map_err(Failure::value)?;
-            server.ask(at(now), call, &requests, kept)
+            server.answer_call(call, |engine, call| engine.need_input(at(now), call, &requests, kept))
         })
     }
 }
@@ -549,21 +543,21 @@ pub unsafe extern "C" fn mcp_server_elicit(
             let form = ElicitParams::form(message, schema.parse().map_err(Failure::value)?);
             let mut requests = InputRequests::new();
             requests.insert(key, InputRequest::Elicit(form));
-            server.ask(at(now), call, &requests, kept)
+            server.answer_call(call, |engine, call| engine.need_input(at(now), call, &requests, kept))
         })
     }
 }
 
 impl ServerState {
-    fn respond(
+    /// Answers a call, and forgets it.
+    fn answer_call(
         &mut self,
-        now: Instant,
-        call: u64,
-        result: &CallToolResult<'_>,
+        id: u64,
+        answer: impl FnOnce(&mut Engine, &Call) -> Result<(), UseError>,
     ) -> Result<mcp_status, Failure> {
-        let key = self.call(call)?.id();
-        self.pipe.engine().complete(now, key, result)?;
-        self.end_call(call);
+        let call = self.call(id)?;
+        answer(self.pipe.engine(), &call)?;
+        self.end_call(id);
         Ok(MCP_OK)
     }
 
@@ -574,19 +568,6 @@ impl ServerState {
             Some(Ok(json)) => Ok(Some(json.clone())),
             Some(Err(error)) => Err(Failure::new(call_status(error), error.to_string())),
         }
-    }
-
-    fn ask(
-        &mut self,
-        now: Instant,
-        call: u64,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-    ) -> Result<mcp_status, Failure> {
-        let asking = self.call(call)?;
-        self.pipe.engine().need_input(now, &asking, requests, state)?;
-        self.end_call(call);
-        Ok(MCP_OK)
     }
 }
 
@@ -608,10 +589,7 @@ pub unsafe extern "C" fn mcp_server_begin_task(
             if let Some(message) = message.optional_text()? {
                 options = options.message(message);
             }
-            let beginning = state.call(call)?;
-            state.pipe.engine().tasks(at(now)).begin(&beginning, options)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.tasks(at(now)).begin(call, options).map(drop))
         })
     }
 }
