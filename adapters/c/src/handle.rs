@@ -45,22 +45,15 @@ pub(crate) unsafe fn create<S: State>(
     place: *mut *mut S::Opaque,
     make: impl FnOnce() -> Result<S, Failure>,
 ) -> mcp_status {
-    let made = catch_unwind(AssertUnwindSafe(|| {
+    guard(|| {
         crate::slice::check_output(place)?;
         let state = make()?;
         let guarded = Guarded { state, poisoned: false, message: String::new() };
         let handle = Handle { tag: S::TAG, busy: AtomicBool::new(false), cell: UnsafeCell::new(guarded) };
         // SAFETY: the requirement of this function.
-        unsafe { output(place, Box::into_raw(Box::new(handle)).cast()) }
-    }));
-    match made {
-        Ok(Ok(())) => mcp_status::MCP_OK,
-        Ok(Err(failure)) => failure.status,
-        Err(panic) => {
-            discard(panic);
-            mcp_status::MCP_ERROR_PANIC
-        }
-    }
+        unsafe { output(place, Box::into_raw(Box::new(handle)).cast()) }?;
+        Ok(mcp_status::MCP_OK)
+    })
 }
 
 /// Returns the memory behind a handle, if it is one of this kind.
@@ -121,8 +114,18 @@ impl<S> Guarded<S> {
     }
 }
 
+pub(crate) fn guard(act: impl FnOnce() -> Result<mcp_status, Failure>) -> mcp_status {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(outcome) => outcome.unwrap_or_else(|failure| failure.status),
+        Err(panic) => {
+            discard(panic);
+            mcp_status::MCP_ERROR_PANIC
+        }
+    }
+}
+
 /// Drops the payload of a panic, which could panic again.
-pub(crate) fn discard(panic: Box<dyn Any + Send>) {
+fn discard(panic: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(again);
     }
@@ -217,13 +220,10 @@ pub(crate) unsafe fn free<S: State>(handle: *mut S::Opaque) -> mcp_status {
     let handle = handle.cast::<Handle<S>>();
     // SAFETY: `create` made it by `Box::into_raw`, it was not freed, and no function uses it.
     let owned = unsafe { Box::from_raw(handle) };
-    match catch_unwind(AssertUnwindSafe(|| drop(owned))) {
-        Ok(()) => mcp_status::MCP_OK,
-        Err(panic) => {
-            discard(panic);
-            mcp_status::MCP_ERROR_PANIC
-        }
-    }
+    guard(|| {
+        drop(owned);
+        Ok(mcp_status::MCP_OK)
+    })
 }
 
 #[cfg(test)]
