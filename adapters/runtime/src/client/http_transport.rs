@@ -485,10 +485,6 @@ impl ClientTransport for HttpTransport {
         self.client.close(self.now);
     }
 
-    fn wait_closing(&mut self, until: Instant) {
-        self.wait(Some(until));
-    }
-
     fn is_drained(&self) -> bool {
         self.client.is_drained()
     }

@@ -79,7 +79,7 @@ impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
             let queue = Arc::<LeaderQueue>::default();
             let (duplex, watch) = AsyncDuplex::<R, S>::new(stream, Waker::from(queue.clone()));
             let transport =
-                StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex)));
+                StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex), None));
             open_transport(setup, Box::new(transport), watch, queue).await.map_err(|(error, _)| error)
         }))
     }
