@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, KnownEra};
@@ -17,6 +17,7 @@ use mcp_proto::http::client::{ConnectionId, Origin};
 use mcp_std::NetStream;
 use mcp_std::io::{Socket, interleave_families, known_addresses};
 use mcp_std::poll::Interest;
+use mcp_std::sync::lock;
 
 use super::{HttpSocket, HttpTransport};
 use crate::client::transport::ClientTransport as _;
@@ -223,7 +224,7 @@ pub(super) fn recall_era(url: &str, config: Config) -> Config {
     if !config.effective_versions().is_dual_era() || config.stored_era().is_some() {
         return config;
     }
-    let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = lock(&FOUND);
     let era = found.iter().find(|(known, _)| known == url).map(|(_, era)| *era);
     config.known_era(era)
 }
@@ -234,7 +235,7 @@ pub(super) fn record_era(url: &str, config: &Config, era: Option<KnownEra>) {
     if !config.effective_versions().is_dual_era() {
         return;
     }
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = lock(&FOUND);
     let Some(era) = era.filter(|era| era.saves_probe()) else {
         return found.retain(|(known, _)| known != url);
     };
