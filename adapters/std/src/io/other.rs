@@ -151,11 +151,11 @@ pub(super) mod stdio {
 
     use std::io;
 
-    use crate::io::{Duplex, Threaded};
+    use crate::io::Threaded;
 
     /// Stdin and stdout of this process, through one thread each (see [`Threaded`]).
     ///
-    /// Call [`flush`](Duplex::flush) before the process ends.
+    /// Call [`flush`](crate::io::Duplex::flush) before the process ends.
     #[derive(Debug)]
     pub struct Stdio(Threaded);
 
