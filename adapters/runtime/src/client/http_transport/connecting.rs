@@ -100,17 +100,24 @@ impl HttpTransport {
         &mut self,
         id: ConnectionId,
         origin: Origin,
-        addresses: VecDeque<SocketAddr>,
+        found: Result<VecDeque<SocketAddr>, String>,
     ) -> bool {
+        let remaining = match found {
+            Ok(addresses) => addresses,
+            Err(why) => {
+                self.connect_failed(id, &why);
+                return false;
+            }
+        };
         self.tick();
-        let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let attempts = u32::try_from(remaining.len()).unwrap_or(u32::MAX).max(1);
         // All addresses together get no more time than one connection.
         let address_timeout = ADDRESS_TIMEOUT.min(self.connect_timeout / attempts);
         self.connect(
             id,
             ConnectAttempt {
                 origin,
-                remaining: addresses,
+                remaining,
                 address_timeout,
                 deadline: None,
                 address: None,
