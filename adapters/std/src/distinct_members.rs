@@ -7,17 +7,21 @@ use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Parses JSON without duplicate members, so that another parser cannot see another value. `describe` is given the name of one
-/// that stands twice.
-pub(crate) fn parse(text: &[u8], describe: fn(String) -> String) -> Result<Value, String> {
+/// Parses JSON without duplicate members, so that another parser cannot see another value. The error has up to `max_name`
+/// characters of the name of a member that `stands` twice.
+pub(crate) fn parse(text: &[u8], stands: &'static str, max_name: usize) -> Result<Value, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = DistinctMembers(describe).deserialize(&mut deserializer).map_err(|e| e.to_string())?;
+    let value =
+        DistinctMembers { stands, max_name }.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
     deserializer.end().map_err(|e| e.to_string())?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct DistinctMembers(fn(String) -> String);
+struct DistinctMembers {
+    stands: &'static str,
+    max_name: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for DistinctMembers {
     type Value = Value;
@@ -70,7 +74,9 @@ impl<'de> Visitor<'de> for DistinctMembers {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>()? {
             if members.contains_key(&name) {
-                return Err(A::Error::custom(self.0(name)));
+                let name: String = name.chars().take(self.max_name).collect();
+                let stands = self.stands;
+                return Err(A::Error::custom(format_args!("the member `{name}` {stands} twice")));
             }
             members.insert(name, map.next_value_seed(self)?);
         }

@@ -1,9 +1,7 @@
 //! Secrets and nonces for the core, which draws no randomness itself.
 
 use std::io;
-use std::sync::Mutex;
-
-use crate::sync::lock;
+use std::sync::{Mutex, PoisonError};
 
 /// Returns 32 bytes from the operating system's random generator, the secret that an engine is built with.
 ///
@@ -42,7 +40,7 @@ pub fn seed() -> io::Result<[u8; 32]> {
 pub fn nonce() -> u64 {
     // A lock, because some targets have no 64-bit atomics; this runs once per engine.
     static NEXT: Mutex<u64> = Mutex::new(0);
-    let mut next = lock(&NEXT);
+    let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
     let nonce = *next;
     *next = next.wrapping_add(1);
     nonce

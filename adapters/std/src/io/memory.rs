@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use crate::io::{Duplex, HungUp};
 use crate::poll::{Interest, Ready};
-use crate::sync::lock;
 
 /// Creates two connected ends in memory, with at most `capacity` bytes (at least 1) in each direction.
 ///
@@ -282,7 +281,7 @@ impl MemoryPipes {
 
     fn lock(&self) -> MutexGuard<'_, [MemoryPipe; 2]> {
         // No code under this lock panics half-way, so a poisoned lock is consistent.
-        lock(&self.pipes)
+        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,6 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::io::Socket;
 use crate::io::retry_on_interrupt;
-use crate::sync::lock;
 
 /// A TCP listener that never blocks.
 #[derive(Debug)]
@@ -149,6 +148,10 @@ impl OpenConnection {
     pub fn set_busy(&self) {
         *lock(&self.0) = None;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether `error` means that this process or machine has no resources for another connection now.

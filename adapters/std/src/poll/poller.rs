@@ -8,7 +8,7 @@ use core::time::Duration;
 use core::{array, mem};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use crate::poll::Interest;
 use crate::poll::MAX_TIMEOUT;
 use crate::poll::Notifier;
-use crate::sync::lock;
 
 /// Registered descriptors with their wakers, and the wait for all of them.
 ///
@@ -77,7 +76,7 @@ impl Poller {
     /// It waits for writing if `interest.write` is set, and for reading otherwise. An earlier waker for the same
     /// descriptor and direction is replaced. A descriptor whose other end is closed is ready.
     pub fn register(&self, fd: &Arc<OwnedFd>, interest: Interest, waker: &Waker) {
-        let mut registrations = lock(&self.registrations);
+        let mut registrations = self.lock();
         let is_write = interest.write;
         match registrations.entries.iter_mut().find(|entry| entry.matches(fd, is_write)) {
             Some(entry) => entry.waker.clone_from(waker),
@@ -95,7 +94,7 @@ impl Poller {
 
     /// Removes a registration and releases `fd`.
     pub fn deregister(&self, fd: &Arc<OwnedFd>, interest: Interest) {
-        let mut registrations = lock(&self.registrations);
+        let mut registrations = self.lock();
         let index = registrations.entries.iter().position(|entry| entry.matches(fd, interest.write));
         if let Some(index) = index {
             registrations.entries.swap_remove(index);
@@ -115,7 +114,7 @@ impl Poller {
     ///
     /// The error of the operating system if `poll(2)` fails.
     pub fn wait(&self, timeout: Option<Duration>, awake: impl FnOnce()) -> io::Result<()> {
-        let mut registrations = lock(&self.registrations);
+        let mut registrations = self.lock();
         let mut fds = mem::take(&mut registrations.fds);
         fds.extend(registrations.entries.iter().map(|entry| (entry.fd.clone(), entry.is_write)));
         registrations.is_waiting = true;
@@ -144,7 +143,7 @@ impl Poller {
             _ => Ok(()),
         };
         awake();
-        let mut registrations = lock(&self.registrations);
+        let mut registrations = self.lock();
         registrations.is_waiting = false;
         let mut woken = mem::take(&mut registrations.woken);
         let is_ready = |entry: &PollFd<'_>| outcome.is_ok() && !entry.revents().is_empty();
@@ -162,7 +161,7 @@ impl Poller {
         fds.clear();
         // After unlocking, because what is woken may register again.
         woken.drain(..).for_each(Waker::wake);
-        let mut registrations = lock(&self.registrations);
+        let mut registrations = self.lock();
         registrations.fds = fds;
         registrations.woken = woken;
         outcome
@@ -175,9 +174,13 @@ impl Poller {
         self.generation.fetch_add(1, Ordering::SeqCst);
         loop {
             // One at a time, so that the allocation stays.
-            let Some(entry) = lock(&self.registrations).entries.pop() else { return };
+            let Some(entry) = self.lock().entries.pop() else { return };
             entry.waker.wake();
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PollerRegistrations> {
+        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -288,7 +291,7 @@ mod tests {
         poller.register(&fd, Interest::READ, &waker);
         // The other direction is a separate registration.
         poller.deregister(&fd, Interest::WRITE);
-        assert_eq!(lock(&poller.registrations).entries.len(), 1);
+        assert_eq!(poller.lock().entries.len(), 1);
         poller.deregister(&fd, Interest::READ);
         drop((near, fd));
         assert_eq!(far.read(&mut [0]).unwrap(), 0);
@@ -316,7 +319,7 @@ mod tests {
         poller.register(&fd, Interest::READ, Waker::noop());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| poller.wait(None, || {}).unwrap());
-            while !lock(&poller.registrations).is_waiting && !waiting.is_finished() {
+            while !poller.lock().is_waiting && !waiting.is_finished() {
                 thread::yield_now();
             }
             poller.deregister(&fd, Interest::READ);

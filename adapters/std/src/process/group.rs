@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -19,7 +19,6 @@ use rustix::process::{
 
 use super::ProcessStatus;
 use super::guard::Guard;
-use crate::sync::lock;
 
 /// A started process; dropping it kills its whole group.
 #[derive(Debug)]
@@ -42,8 +41,7 @@ enum State {
     Gone(Option<ExitStatus>),
 }
 
-/// The groups of this process that are not known to be gone. The lock is held wherever an id may be released, so that no signal
-/// is sent to it meanwhile.
+/// The groups of this process that are not known to be gone.
 static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), closed: false, guard: Guard(None) });
 
 struct Groups {
@@ -66,10 +64,15 @@ impl Groups {
     }
 }
 
+/// Locks the groups. The lock is held wherever an id may be released, so that no signal is sent to it meanwhile.
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// See [`terminate_all`](super::terminate_all).
 pub(super) fn terminate_all(timeout: Duration) {
     let started = Instant::now();
-    let mut groups = lock(&GROUPS);
+    let mut groups = groups();
     // Under the lock under which processes are started: none begins after the signals.
     groups.closed = true;
     for leader in &groups.leaders {
@@ -82,7 +85,7 @@ pub(super) fn terminate_all(timeout: Duration) {
         drop(groups);
         thread::sleep(pause.min(timeout.saturating_sub(started.elapsed())));
         pause = (pause * 2).min(Duration::from_millis(32));
-        groups = lock(&GROUPS);
+        groups = self::groups();
     }
     for leader in &groups.leaders {
         let _ = kill_process_group(*leader, Signal::KILL);
@@ -107,7 +110,7 @@ fn only_zombies(leader: Pid) -> bool {
 impl Process {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
         // Held until the leader is entered, so that `terminate_all` does not miss it.
-        let mut groups = lock(&GROUPS);
+        let mut groups = groups();
         if groups.closed {
             return Err(io::Error::other("no process can be started after `terminate_all`"));
         }
@@ -132,7 +135,7 @@ impl Process {
         if let State::Gone(_) = self.state {
             return true;
         }
-        let mut groups = lock(&GROUPS);
+        let mut groups = groups();
         if let State::Unreaped = self.state {
             self.state = match self.child.try_wait() {
                 Ok(Some(status)) => State::Reaped(Some(status)),
@@ -225,7 +228,7 @@ impl Drop for Process {
         let (started, mut pause) = (Instant::now(), Duration::from_micros(100));
         while !self.is_gone() {
             if started.elapsed() > DROP_TIMEOUT {
-                lock(&GROUPS).leave(self.pid);
+                groups().leave(self.pid);
                 // Stuck in the kernel. A thread waits for it, so that it does not stay a zombie.
                 if let State::Unreaped = self.state {
                     let pid = self.pid;

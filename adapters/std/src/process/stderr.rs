@@ -4,10 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use std::io;
 use std::process::ChildStderr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::StderrLineHandler;
-use crate::sync::lock;
 
 /// Captured stderr of a server: the last bytes are kept, the rest is read and discarded.
 ///
@@ -33,7 +32,11 @@ impl CapturedStderr {
     #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.drain();
-        lock(&self.shared.tail).to_text()
+        self.lock_tail().to_text()
+    }
+
+    fn lock_tail(&self) -> MutexGuard<'_, StderrTail> {
+        self.shared.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,10 +58,10 @@ impl CapturedStderr {
         for _ in 0..MAX_DRAIN_BYTES / buf.len() {
             match rustix::io::retry_on_intr(|| rustix::io::read(&self.shared.pipe, &mut buf)) {
                 Ok(0) => {
-                    lock(&self.shared.tail).end_line();
+                    self.lock_tail().end_line();
                     return false;
                 }
-                Ok(n) => lock(&self.shared.tail).push(&buf[..n]),
+                Ok(n) => self.lock_tail().push(&buf[..n]),
                 Err(rustix::io::Errno::AGAIN) => return true,
                 Err(_) => return false,
             }
@@ -84,9 +87,9 @@ impl CapturedStderr {
         std::thread::Builder::new().name("mcp-std stderr".into()).spawn(move || {
             let mut buf = [0; 8 * 1024];
             while let Ok(n @ 1..) = crate::io::retry_on_interrupt(|| io::Read::read(&mut pipe, &mut buf)) {
-                lock(&reader.shared.tail).push(&buf[..n]);
+                reader.lock_tail().push(&buf[..n]);
             }
-            lock(&reader.shared.tail).end_line();
+            reader.lock_tail().end_line();
         })?;
         Ok(captured)
     }

@@ -8,7 +8,7 @@ use core::{fmt, str};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,6 @@ use super::{
 use crate::durable_file::{
     FileError, FileLock, beside, create_folder, read_up_to, remove, replace, replace_content, write_temporary,
 };
-use crate::sync::lock;
 
 /// A [`SessionStore`] in a folder, for the processes of one machine.
 ///
@@ -124,7 +123,7 @@ impl FileSessionStore {
 
     fn sweep_sometimes(&self) -> Result<(), FileError> {
         {
-            let mut swept = lock(&self.swept);
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
             if swept.elapsed() < SWEEP_INTERVAL {
                 return Ok(());
             }

@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::{
     MAX_LIFETIME, SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, WatchReceiver,
     Watched,
 };
-use crate::sync::lock;
 
 /// A [`SessionStore`] in memory, for the servers of one process.
 ///
@@ -79,7 +78,7 @@ impl MemorySessionStore {
     /// Returns the records, without those that have expired.
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         // No method panics while it has the lock.
-        let mut sessions = lock(&self.0.sessions);
+        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         while let Some(&(_, name)) = sessions.expiries.first().filter(|(expires, _)| *expires <= now) {
             sessions.remove(&name);
@@ -163,7 +162,7 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn publish(&self, message: &[u8]) -> Result<(), SessionStoreError> {
-        let registered = lock(&self.0.receivers);
+        let registered = self.0.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let receivers: Vec<_> = registered.by_number.values().cloned().collect();
         // One of them may drop its watch.
         drop(registered);
@@ -172,7 +171,7 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
-        let mut receivers = lock(&self.0.receivers);
+        let mut receivers = self.0.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let number = receivers.next;
         receivers.next += 1;
         receivers.by_number.insert(number, receiver);
@@ -182,7 +181,7 @@ impl SessionStore for MemorySessionStore {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut receivers = lock(&self.shared.receivers);
+        let mut receivers = self.shared.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let receiver = receivers.by_number.remove(&self.number);
         drop(receivers);
         // What it holds may have a watch, too.

@@ -17,12 +17,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use crate::session_store::{SessionName, SessionStore, StoredSession, Swap, Watched};
-use crate::sync::lock;
 
 /// A store under test, which is empty at first.
 pub trait Store: Sync {
@@ -274,14 +273,14 @@ impl Kept {
                 Watched::Message(message) => Some(message.to_vec()),
                 Watched::Gap => None,
             };
-            lock(&keep).push(message);
+            keep.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         };
         let watch = store.watch(Arc::new(receiver)).expect("a watch");
         Self { received, watch }
     }
 
     fn received(&self) -> Vec<Option<Vec<u8>>> {
-        lock(&self.received).clone()
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until it has received so many.
@@ -348,7 +347,7 @@ pub fn dropped_watch_receives_nothing<S: Store>() {
     drop(watch);
     store.publish(b"second").expect("the store works");
     assert_eq!(goes_on.wait_for(2), [Some(b"first".to_vec()), Some(b"second".to_vec())]);
-    assert_eq!(*lock(&received), [Some(b"first".to_vec())]);
+    assert_eq!(*received.lock().unwrap_or_else(PoisonError::into_inner), [Some(b"first".to_vec())]);
     // Its receiver is dropped soon, on whichever thread.
     let begun = Instant::now();
     while Arc::strong_count(&received) > 1 {
@@ -359,7 +358,7 @@ pub fn dropped_watch_receives_nothing<S: Store>() {
     let (sent, watches) = mpsc::channel();
     let watches = Mutex::new(watches);
     let receiver = move |_: Watched<'_>| {
-        let watch = lock(&watches).recv();
+        let watch = watches.lock().unwrap_or_else(PoisonError::into_inner).recv();
         drop(watch);
     };
     let own: crate::session_store::Watch = store.watch(Arc::new(receiver)).expect("a watch");
