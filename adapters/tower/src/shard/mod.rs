@@ -105,13 +105,13 @@ impl Shard {
         }
         Arc::new_cyclic(|this: &Weak<Self>| {
             let dispatcher = Dispatcher::new(max_running);
-            let waker = ShardWaker::new(this, false);
+            let waker = ShardWaker::waker(this, false);
             dispatcher.register(&waker);
             let commands = dispatcher.commands();
             let mut host = Host::new(server, timer.clone());
             host.is_sharded = all > 1;
             let sleeper = this.clone();
-            let timer_waker = ShardWaker::new(this, true);
+            let timer_waker = ShardWaker::waker(this, true);
             Self {
                 this: this.clone(),
                 core: Mutex::new(Core::new(host, dispatcher, application.clone(), timer.clone())),
@@ -154,7 +154,7 @@ impl Shard {
     pub(crate) fn share_sessions(&self, start: &StartSharing) -> io::Result<()> {
         let host = &mut self.core().host;
         let sharing = start(&mut host.server)?;
-        sharing.register(&ShardWaker::new(&self.this, false));
+        sharing.register(&ShardWaker::waker(&self.this, false));
         if !host.repeatable_tools.is_empty() {
             host.server.shared_sessions().set_repeatable_tools(host.repeatable_tools.iter().cloned());
         }
@@ -508,7 +508,7 @@ struct ShardWaker {
 }
 
 impl ShardWaker {
-    fn new(shard: &Weak<Shard>, is_timer: bool) -> Waker {
+    fn waker(shard: &Weak<Shard>, is_timer: bool) -> Waker {
         Waker::from(Arc::new(Self { shard: shard.clone(), is_timer }))
     }
 }
