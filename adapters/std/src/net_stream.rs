@@ -5,7 +5,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use std::io;
 
-use crate::io::{Duplex, Socket};
+#[cfg(any(doc, feature = "tls"))]
+use crate::io::Duplex;
+use crate::io::Socket;
 use crate::poll::Interest;
 #[cfg(feature = "tls")]
 use crate::tls::{ClientTls, ServerTls, TlsStream};
