@@ -98,44 +98,40 @@ fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
     if flags & !known == 0 { Ok(()) } else { Err(Failure::argument("an unknown flag")) }
 }
 
-/// Members of a configuration that both roles share.
-struct Common<'a> {
-    name: &'a str,
-    version: &'a str,
-    capabilities: Capabilities,
-    revisions: VersionSet,
-    draft: Draft,
-    limits: Limits,
-}
-
-impl mcp_config {
-    /// Reads what both roles have.
-    ///
-    /// # Safety
-    ///
-    /// Its slices and pointers are null or readable.
-    unsafe fn common<'a>(&self) -> Result<Common<'a>, Failure> {
-        // SAFETY: the requirement of this function.
+/// Reads what a configuration has for both roles.
+macro_rules! read_common {
+    ($Config:ty, $config:expr) => {{
+        let config: &mcp_config = $config;
+        // SAFETY: the requirement of the function around it.
         let (name, version, capabilities, revisions) = unsafe {
-            (self.name.text()?, self.version.text()?, self.capabilities.object()?, self.revisions.text()?)
+            let (name, version) = (config.name.text()?, config.version.text()?);
+            (name, version, config.capabilities.object()?, config.revisions.text()?)
         };
         if name.is_empty() || version.is_empty() {
             return Err(Failure::argument("`name` or `version` is empty"));
         }
-        let mut limits = if self.flags & MCP_SMALL_LIMITS == 0 { Limits::default() } else { Limits::small() };
-        if self.max_message > 0 {
-            limits.max_frame = self.max_message;
+        let has = |flag| config.flags & flag != 0;
+        let mut limits = if has(MCP_SMALL_LIMITS) { Limits::small() } else { Limits::default() };
+        if config.max_message > 0 {
+            limits.max_frame = config.max_message;
         }
-        Ok(Common {
-            name,
-            version,
-            capabilities: Capabilities::from_json(&capabilities),
-            revisions: read_revisions(revisions)?,
-            draft: if self.flags & MCP_DRAFT == 0 { Draft::NONE } else { Draft::ALL },
-            limits,
-        })
-    }
+        let mut made = <$Config>::new(name, version)
+            .capabilities(Capabilities::from_json(&capabilities))
+            .versions(read_revisions(revisions)?)
+            .draft(if has(MCP_DRAFT) { Draft::ALL } else { Draft::NONE })
+            .null_id_errors(has(MCP_NULL_IDS))
+            .limits(limits);
+        if has(MCP_ANY_METHOD) {
+            made = made.any_custom_method();
+        }
+        if config.ping_interval > 0 {
+            made = made.keep_alive_ping(Duration::from_micros(config.ping_interval), config.ping_misses);
+        }
+        made
+    }};
+}
 
+impl mcp_config {
     /// Returns the generator of unpredictable bytes, if there is entropy.
     ///
     /// # Safety
@@ -179,23 +175,11 @@ pub(crate) unsafe fn read_server(config: *const mcp_config, now: Instant) -> Res
     // SAFETY: the requirement of this function.
     let config = unsafe { read_sized(config) }?;
     check_flags(config.flags, COMMON_FLAGS)?;
+    let mut made = read_common!(server::Config, &config);
     // SAFETY: the requirement of this function.
-    let (common, instructions, entropy) =
-        unsafe { (config.common()?, config.instructions.optional_text()?, config.entropy()?) };
-    let mut made = server::Config::new(common.name, common.version)
-        .capabilities(common.capabilities)
-        .versions(common.revisions)
-        .draft(common.draft)
-        .null_id_errors(config.flags & MCP_NULL_IDS != 0)
-        .limits(common.limits);
+    let (instructions, entropy) = unsafe { (config.instructions.optional_text()?, config.entropy()?) };
     if let Some(instructions) = instructions {
         made = made.instructions(instructions);
-    }
-    if config.flags & MCP_ANY_METHOD != 0 {
-        made = made.any_custom_method();
-    }
-    if config.ping_interval > 0 {
-        made = made.keep_alive_ping(Duration::from_micros(config.ping_interval), config.ping_misses);
     }
     let anchor = Anchor::new(now, config.unix_time);
     let mut tasks = None;
@@ -226,14 +210,7 @@ pub(crate) unsafe fn read_client(config: *const mcp_config) -> Result<client::Co
     let config = unsafe { read_sized(config) }?;
     let eras = MCP_KNOWN_LEGACY | MCP_KNOWN_MODERN;
     check_flags(config.flags, COMMON_FLAGS | eras)?;
-    // SAFETY: the requirement of this function.
-    let common = unsafe { config.common() }?;
-    let mut made = client::Config::new(common.name, common.version)
-        .capabilities(common.capabilities)
-        .versions(common.revisions)
-        .draft(common.draft)
-        .null_id_errors(config.flags & MCP_NULL_IDS != 0)
-        .limits(common.limits);
+    let mut made = read_common!(client::Config, &config);
     match config.flags & eras {
         0 => {}
         MCP_KNOWN_LEGACY => made = made.known_era(KnownEra::Legacy),
@@ -242,12 +219,6 @@ pub(crate) unsafe fn read_client(config: *const mcp_config) -> Result<client::Co
     }
     if config.flags & MCP_TASKS != 0 {
         made = made.tasks();
-    }
-    if config.flags & MCP_ANY_METHOD != 0 {
-        made = made.any_custom_method();
-    }
-    if config.ping_interval > 0 {
-        made = made.keep_alive_ping(Duration::from_micros(config.ping_interval), config.ping_misses);
     }
     Ok(made)
 }

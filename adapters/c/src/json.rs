@@ -2,16 +2,13 @@
 
 use core::ffi::c_char;
 use core::fmt;
-use core::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::handle::discard;
+use crate::handle::guard;
 use crate::slice::{check_output, copy_text, mcp_slice, output};
 use crate::status::Failure;
-use crate::status::mcp_status::{self, MCP_DONE, MCP_ERROR_INVALID_JSON, MCP_ERROR_PANIC, MCP_OK};
+use crate::status::mcp_status::{self, MCP_DONE, MCP_ERROR_INVALID_JSON, MCP_OK};
 
 /// Stores the part of a JSON text that a path names, as a piece of that text. `MCP_DONE` if there is none.
 ///
@@ -119,16 +116,6 @@ pub(crate) unsafe fn copy_string(
     let text: String = read(found)?;
     // SAFETY: the requirement of this function.
     unsafe { copy_text(&text, buffer, capacity, length) }
-}
-
-fn guard(act: impl FnOnce() -> Result<mcp_status, Failure>) -> mcp_status {
-    match catch_unwind(AssertUnwindSafe(act)) {
-        Ok(outcome) => outcome.unwrap_or_else(|failure| failure.status),
-        Err(panic) => {
-            discard(panic);
-            MCP_ERROR_PANIC
-        }
-    }
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, InputRequests, LoggingLevel};
 use mcp_proto::pipe::Server;
-use mcp_proto::server::{Call, CancelReason, Event, TaskOffer, TaskOptions};
-use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError};
+use mcp_proto::server::{Call, CancelReason, Engine, Event, TaskOffer, TaskOptions};
+use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, UseError};
 
 use crate::config::{ServerSetup, mcp_config, read_server};
 use crate::event::mcp_event_kind::*;
@@ -17,7 +17,7 @@ use crate::event::{
     MCP_EVENT_TASK_ALLOWED, MCP_EVENT_TASK_REQUESTED, MCP_EVENT_TASK_RUN, MCP_EVENT_WANTS_PROGRESS,
     mcp_event, mcp_peer,
 };
-use crate::handle::{self, State};
+use crate::handle::{self, Opaque};
 use crate::json::copy_string;
 use crate::slice::{Kept, check_output, mcp_slice, output};
 use crate::status::mcp_status::{self, MCP_DONE, MCP_OK};
@@ -45,8 +45,8 @@ pub(crate) struct ServerState {
     read_memory: Kept,
 }
 
-impl State for ServerState {
-    type Opaque = mcp_server;
+impl Opaque for mcp_server {
+    type State = ServerState;
     const TAG: usize = 0x4d43_5053;
 }
 
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn mcp_server_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_free(server: *mut mcp_server) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::free::<ServerState>(server) }
+    unsafe { handle::free(server) }
 }
 
 /// Copies the message of the last error of this handle into `buffer`, with a NUL. It is cut to `capacity` bytes
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn mcp_server_last_error(
     length: *mut usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::last_error::<ServerState>(server, buffer, capacity, length) }
+    unsafe { handle::last_error(server, buffer, capacity, length) }
 }
 
 /// Takes bytes that were read. They are copied, and decoded by `mcp_server_poll_event`.
@@ -233,28 +233,28 @@ pub unsafe extern "C" fn mcp_server_handle_input(
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_input::<ServerState>(server, now, data, len) }
+    unsafe { stream::handle_input(server, now, data, len) }
 }
 
 /// Reports the end of the input. Calls that are open may be answered for 5 s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_eof(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_eof::<ServerState>(server, now) }
+    unsafe { stream::handle_eof(server, now) }
 }
 
 /// Processes the deadlines that have passed. Early calls have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_timeout(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_timeout::<ServerState>(server, now) }
+    unsafe { stream::handle_timeout(server, now) }
 }
 
 /// Records that the caller does not read at present, so that silence of the client is no missed ping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_hold_keep_alive(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::hold_keep_alive::<ServerState>(server, now) }
+    unsafe { stream::hold_keep_alive(server, now) }
 }
 
 /// Stores the next event in `event`. `MCP_DONE` if there is none until there is more input or time has passed.
@@ -265,14 +265,14 @@ pub unsafe extern "C" fn mcp_server_poll_event(
     event: *mut mcp_event,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_event::<ServerState>(server, now, event) }
+    unsafe { stream::poll_event(server, now, event) }
 }
 
 /// Stores when `mcp_server_handle_timeout` is to be called. `MCP_DONE` if nothing waits for a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadline: *mut u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_timeout::<ServerState>(server, deadline) }
+    unsafe { stream::poll_timeout(server, deadline) }
 }
 
 /// Stores the bytes to write next. They are valid until the next function on this handle. `MCP_DONE` if there are none.
@@ -281,21 +281,21 @@ pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadli
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_transmit(server: *mut mcp_server, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::transmit::<ServerState>(server, bytes) }
+    unsafe { stream::transmit(server, bytes) }
 }
 
 /// Removes the first `count` bytes of what `mcp_server_transmit` stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_consume(server: *mut mcp_server, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::consume::<ServerState>(server, count) }
+    unsafe { stream::consume(server, count) }
 }
 
 /// Returns whether to read. False holds the client back until calls are answered or output is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::wants_input::<ServerState>(server) }
+    unsafe { stream::wants_input(server) }
 }
 
 /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left. True for a handle
@@ -303,14 +303,14 @@ pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_is_drained(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::is_drained::<ServerState>(server) }
+    unsafe { stream::is_drained(server) }
 }
 
 /// Refuses new requests, and ends the connection when all calls are answered, or after `grace` microseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_shutdown(server: *mut mcp_server, now: u64, grace: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::end::<ServerState>(server, |pipe| pipe.shutdown(at(now), Duration::from_micros(grace))) }
+    unsafe { stream::end(server, |pipe| pipe.shutdown(at(now), Duration::from_micros(grace))) }
 }
 
 /// Answers a call with a result: a JSON object. The library adds what the revision requires in every result.
@@ -325,12 +325,9 @@ pub unsafe extern "C" fn mcp_server_respond(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let result = result.object()?;
-            let key = state.call(call)?.id();
-            state.pipe.engine().complete_raw(at(now), key, &result)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.complete_raw(at(now), call.id(), &result))
         })
     }
 }
@@ -346,10 +343,10 @@ pub unsafe extern "C" fn mcp_server_respond_text(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let text = text.text()?;
             let result = if is_error { CallToolResult::error(text) } else { CallToolResult::text(text) };
-            state.respond(at(now), call, &result)
+            state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
         })
     }
 }
@@ -365,9 +362,9 @@ pub unsafe extern "C" fn mcp_server_respond_structured(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let result = CallToolResult::structured(structured.object()?);
-            state.respond(at(now), call, &result)
+            state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
         })
     }
 }
@@ -384,15 +381,12 @@ pub unsafe extern "C" fn mcp_server_respond_error(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let mut error = RpcError::new(code, message.text()?.to_owned());
             if let Some(data) = data.optional_json()? {
                 error = error.with_data(data);
             }
-            let key = state.call(call)?.id();
-            state.pipe.engine().fail(at(now), key, &error)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.fail(at(now), call.id(), &error))
         })
     }
 }
@@ -411,7 +405,7 @@ pub unsafe extern "C" fn mcp_server_progress(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             if !progress.is_finite() || !total.is_finite() {
                 return Err(Failure::argument("the progress is not a number"));
             }
@@ -443,7 +437,7 @@ pub unsafe extern "C" fn mcp_server_log(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let level = LoggingLevel::from(level.text()?);
             let (logger, data) = (logger.optional_text()?, data.json()?);
             #[expect(deprecated, reason = "supported until its removal")]
@@ -469,7 +463,7 @@ pub unsafe extern "C" fn mcp_server_publish(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let change = match (change, uri.optional_text()?) {
                 (MCP_CHANGE_TOOLS, None) => Change::Tools,
                 (MCP_CHANGE_PROMPTS, None) => Change::Prompts,
@@ -497,7 +491,7 @@ pub unsafe extern "C" fn mcp_server_notify(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let (method, params) = (method.text()?, params.optional_json()?);
             let channel = state.pipe.channel();
             state.pipe.engine().notify(at(now), channel, method, params.as_ref())?;
@@ -520,10 +514,10 @@ pub unsafe extern "C" fn mcp_server_ask(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |server| {
+        handle::enter(server, |server| {
             let (requests, kept) = (requests.object()?, state.bytes()?);
             let requests: InputRequests<'_> = requests.parse().map_err(Failure::value)?;
-            server.ask(at(now), call, &requests, kept)
+            server.answer_call(call, |engine, call| engine.need_input(at(now), call, &requests, kept))
         })
     }
 }
@@ -543,27 +537,27 @@ pub unsafe extern "C" fn mcp_server_elicit(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |server| {
+        handle::enter(server, |server| {
             let (key, message) = (key.text()?, message.text()?);
             let (schema, kept) = (schema.object()?, state.bytes()?);
             let form = ElicitParams::form(message, schema.parse().map_err(Failure::value)?);
             let mut requests = InputRequests::new();
             requests.insert(key, InputRequest::Elicit(form));
-            server.ask(at(now), call, &requests, kept)
+            server.answer_call(call, |engine, call| engine.need_input(at(now), call, &requests, kept))
         })
     }
 }
 
 impl ServerState {
-    fn respond(
+    /// Answers a call, and forgets it.
+    fn answer_call(
         &mut self,
-        now: Instant,
-        call: u64,
-        result: &CallToolResult<'_>,
+        id: u64,
+        answer: impl FnOnce(&mut Engine, &Call) -> Result<(), UseError>,
     ) -> Result<mcp_status, Failure> {
-        let key = self.call(call)?.id();
-        self.pipe.engine().complete(now, key, result)?;
-        self.end_call(call);
+        let call = self.call(id)?;
+        answer(self.pipe.engine(), &call)?;
+        self.end_call(id);
         Ok(MCP_OK)
     }
 
@@ -574,19 +568,6 @@ impl ServerState {
             Some(Ok(json)) => Ok(Some(json.clone())),
             Some(Err(error)) => Err(Failure::new(call_status(error), error.to_string())),
         }
-    }
-
-    fn ask(
-        &mut self,
-        now: Instant,
-        call: u64,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-    ) -> Result<mcp_status, Failure> {
-        let asking = self.call(call)?;
-        self.pipe.engine().need_input(now, &asking, requests, state)?;
-        self.end_call(call);
-        Ok(MCP_OK)
     }
 }
 
@@ -603,15 +584,12 @@ pub unsafe extern "C" fn mcp_server_begin_task(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             let mut options = TaskOptions::new();
             if let Some(message) = message.optional_text()? {
                 options = options.message(message);
             }
-            let beginning = state.call(call)?;
-            state.pipe.engine().tasks(at(now)).begin(&beginning, options)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.answer_call(call, |engine, call| engine.tasks(at(now)).begin(call, options).map(drop))
         })
     }
 }
@@ -629,7 +607,7 @@ pub unsafe extern "C" fn mcp_server_call_answer(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             check_output(answer)?;
             let found = state.answer(call, key.text()?)?;
             state.read_memory.clear();
@@ -656,7 +634,7 @@ pub unsafe extern "C" fn mcp_server_answer_string(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| match state.answer(call, key.text()?)? {
+        handle::enter(server, |state| match state.answer(call, key.text()?)? {
             Some(answer) => copy_string(answer.as_str(), path.text()?, buffer, capacity, length),
             None => Ok(MCP_DONE),
         })
@@ -673,7 +651,7 @@ pub unsafe extern "C" fn mcp_server_call_state(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             check_output(kept)?;
             let call = state.call(call)?;
             state.read_memory.clear();
@@ -695,7 +673,7 @@ pub unsafe extern "C" fn mcp_server_call_peer(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter::<ServerState>(server, |state| {
+        handle::enter(server, |state| {
             check_output(peer)?;
             let call = state.call(call)?;
             let found = state.pipe.engine().peer(&call);

@@ -79,6 +79,8 @@ extern crate alloc;
 
 mod catch;
 mod clock;
+#[cfg(any(feature = "json-files", feature = "validate"))]
+mod distinct_members;
 pub mod durable_file;
 pub mod entropy;
 #[cfg(test)]

@@ -3,15 +3,12 @@
 #[cfg(feature = "tls")]
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::task::Waker;
-use core::time::Duration;
-use std::io::{self, IoSlice};
+use std::io;
 
+#[cfg(any(doc, feature = "tls"))]
+use crate::io::Duplex;
 use crate::io::Socket;
-use crate::io::{Duplex, HungUp};
-#[cfg(unix)]
-use crate::poll::Descriptors;
-use crate::poll::{Interest, Ready};
+use crate::poll::Interest;
 #[cfg(feature = "tls")]
 use crate::tls::{ClientTls, ServerTls, TlsStream};
 
@@ -31,12 +28,12 @@ enum Kind {
 }
 
 /// Calls the same method on either kind of stream.
-macro_rules! with_stream {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match &mut $self.0 {
-            Kind::Plain($stream) => $call,
+macro_rules! either {
+    ($self:ident, $($call:tt)*) => {
+        match $self {
+            Self(Kind::Plain(stream)) => stream.$($call)*,
             #[cfg(feature = "tls")]
-            Kind::Tls($stream) => $call,
+            Self(Kind::Tls(stream)) => stream.$($call)*,
         }
     };
 }
@@ -153,44 +150,9 @@ impl From<Socket> for NetStream {
     }
 }
 
-/// Over TLS, [`read`](Self::read) fails with `UnexpectedEof` at an end without `close_notify`, which an attacker may
-/// have caused. [`shutdown_write`](Self::shutdown_write) ends TLS first.
-impl Duplex for NetStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        with_stream!(self, stream => stream.read(buf))
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        with_stream!(self, stream => stream.write(bytes))
-    }
-
-    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        with_stream!(self, stream => stream.write_vectored(parts))
-    }
-
-    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        with_stream!(self, stream => stream.wait(interest, timeout))
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        with_stream!(self, stream => stream.waker())
-    }
-
-    /// The descriptors of the socket. Over TLS there are none, as their readiness is not that of the stream.
-    #[cfg(unix)]
-    fn descriptors(&self) -> Descriptors<'_> {
-        tls_or!(&self.0, self.socket().descriptors(), _tls => Descriptors::default())
-    }
-
-    fn hung_up(&mut self) -> io::Result<HungUp> {
-        with_stream!(self, stream => stream.hung_up())
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        with_stream!(self, stream => stream.shutdown_write())
-    }
-
-    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-        with_stream!(self, stream => stream.flush(timeout))
-    }
-}
+crate::io::forward_duplex!(either:
+    /// Over TLS, [`read`](Self::read) fails with `UnexpectedEof` at an end without `close_notify`, which an attacker may
+    /// have caused, and [`shutdown_write`](Self::shutdown_write) ends TLS first. It has no
+    /// [`descriptors`](Self::descriptors) then, as their readiness is not that of the stream.
+    impl[] NetStream
+);

@@ -11,7 +11,6 @@ use core::task::{Context, Poll};
 use std::sync::Mutex;
 
 use mcp_std::sync::lock;
-use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -20,7 +19,7 @@ use http_body::Body;
 use mcp_events::receiver::{self, Answer, Message, Receipt, Receiver, RegistrationKey};
 use tower_service::Service;
 
-use crate::McpBody;
+use crate::{McpBody, StdClock, Timer as _};
 
 /// A service that takes deliveries of events in: a [`Receiver`], and an asynchronous function that keeps what comes.
 ///
@@ -84,7 +83,7 @@ impl<F> WebhookService<F> {
         F: Fn(RegistrationKey, Message) -> Fut,
         Fut: Future<Output = bool>,
     {
-        Self { receiver, keep: Arc::new(keep), unix_secs }
+        Self { receiver, keep: Arc::new(keep), unix_secs: || StdClock.unix_seconds() }
     }
 
     /// Sets the clock, in Unix time, for hosts without one that Rust knows.
@@ -182,10 +181,6 @@ fn response(answer: Answer) -> Response<McpBody> {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
     }
     response
-}
-
-fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl<F, Fut, B> Service<Request<B>> for WebhookService<F>

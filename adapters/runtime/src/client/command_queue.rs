@@ -8,14 +8,14 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use mcp_proto::client::Peer;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Fault, Instant, Limit, RpcError, UseError};
 use mcp_std::Clock;
-use mcp_std::sync::{Inbox, SendError, Sender};
+use mcp_std::sync::{Inbox, SendError, Sender, lock};
 
 use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
@@ -55,6 +55,7 @@ pub struct ConnectionHandle {
     layers: Layers,
     max_frame: usize,
     max_waiting: usize,
+    max_waiting_bytes: usize,
     clock: Clock,
 }
 
@@ -86,22 +87,22 @@ impl CommandQueue {
     /// Creates both ends for a connection that is ready. `waker` ends the loop's wait when a command arrives.
     #[must_use]
     pub fn new(connection: &mut Connection, peer: Peer, waker: &Waker) -> (Self, ConnectionHandle) {
-        let (max_commands, max_frame, max_waiting) = {
-            let limits = connection.transport.engine().config().effective_limits();
-            (limits.max_pending_calls as usize, limits.max_frame, limits.max_waiting_requests)
-        };
-        let inbox = Inbox::new(max_commands);
+        let (cache, layers) = (connection.cache.clone(), connection.layers.clone());
+        let config = connection.transport.engine().config();
+        let limits = config.effective_limits();
+        let inbox = Inbox::new(limits.max_pending_calls as usize);
         inbox.register(waker);
         let end = Arc::new(OnceLock::new());
         let handle = ConnectionHandle {
             sender: inbox.sender(),
             end: end.clone(),
             peer: Arc::new(peer),
-            cache: connection.cache.clone(),
-            observer: connection.transport.engine().config().active_observer().cloned(),
-            layers: connection.layers.clone(),
-            max_frame,
-            max_waiting,
+            cache,
+            observer: config.active_observer().cloned(),
+            layers,
+            max_frame: limits.max_frame,
+            max_waiting: limits.max_waiting_requests,
+            max_waiting_bytes: limits.max_waiting_bytes,
             clock: Clock::start(),
         };
         let queue = Self {
@@ -264,6 +265,11 @@ impl ConnectionHandle {
         self.max_waiting
     }
 
+    /// Maximum number of bytes of callbacks that wait for a handler, from the client's limits.
+    pub(crate) const fn max_waiting_bytes(&self) -> usize {
+        self.max_waiting_bytes
+    }
+
     /// Queues a call with the command that sends it. `sender` gets its outcome.
     ///
     /// # Errors
@@ -370,7 +376,7 @@ impl ConnectionHandle {
     #[must_use]
     pub fn closed_error(&self) -> Error {
         let Some(end) = self.end.get() else { return Error::closed(Fault::Closed) };
-        let io = end.io.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let io = lock(&end.io).take();
         io.unwrap_or_else(|| Error::Closed(end.closed.clone()))
     }
 }
@@ -459,7 +465,7 @@ impl RateLimit {
         if *requests == 0 {
             return Err(RpcError::internal("the client refuses such requests"));
         }
-        let mut full_at = full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = lock(full_at);
         rate.take(&mut full_at, now.as_micros().saturating_mul(1000)).map_err(|after| {
             let seconds = after.as_millis().div_ceil(1000);
             RpcError::internal(format!(

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::task::Waker;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 use std::io;
 
@@ -19,7 +19,7 @@ use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 use super::handler::{Callback, CallbackReply, ClientHandler, HandlerSlot};
 use super::layers::Layers;
-use super::outcome::{OutcomeSender, UnqueuedNotification};
+use super::outcome::{OutcomeReceiver, OutcomeSender, UnqueuedNotification};
 use super::result_cache::ResultCache;
 use super::transport::{ClientTransport, CloseAction};
 use crate::error::{ConnectionClosed, Error};
@@ -42,14 +42,6 @@ enum CallSink {
     Remote(OutcomeSender<CallAnswer>),
 }
 
-/// The destination of the outcome of a subscription: the honoured filter, or the reason why there is none.
-enum SubscriptionSink {
-    /// A caller of this connection takes it; `None` until it has arrived.
-    Local(Option<Result<SubscriptionFilter, Option<CallError>>>),
-    /// Another thread or task receives it.
-    Remote(OutcomeSender<AcknowledgedSubscription>),
-}
-
 /// The connection of a client, ready or not.
 pub struct Connection {
     /// The transport to the server.
@@ -64,7 +56,7 @@ pub struct Connection {
     /// Calls whose outcome has not been taken.
     calls: InlineMap<CallKey, CallSink>,
     /// Subscriptions that wait for their acknowledgement.
-    pending_subscriptions: Vec<(SubscriptionKey, SubscriptionSink)>,
+    pending_subscriptions: Vec<(SubscriptionKey, OutcomeSender<AcknowledgedSubscription>)>,
     /// Receivers of calls that ended with the connection. They are notified once all exit information is known.
     closed_calls: Vec<OutcomeSender<CallAnswer>>,
     closed_subscriptions: Vec<OutcomeSender<AcknowledgedSubscription>>,
@@ -368,18 +360,9 @@ impl Connection {
         key: SubscriptionKey,
         outcome: Result<SubscriptionFilter, Option<CallError>>,
     ) -> Option<Option<CallError>> {
-        // An acknowledged subscription has begun, even if its end arrived together with the acknowledgement.
-        let is_pending = |(other, sink): &(_, SubscriptionSink)| {
-            *other == key && !matches!(sink, SubscriptionSink::Local(Some(_)))
-        };
-        let Some(at) = self.pending_subscriptions.iter().position(is_pending) else { return outcome.err() };
-        if let Some((_, SubscriptionSink::Local(slot))) = self.pending_subscriptions.get_mut(at) {
-            *slot = Some(outcome);
-            return None;
-        }
-        let (_, SubscriptionSink::Remote(sender)) = self.pending_subscriptions.swap_remove(at) else {
-            return None;
-        };
+        let at = self.pending_subscriptions.iter().position(|(other, _)| *other == key);
+        let Some(at) = at else { return outcome.err() };
+        let (_, sender) = self.pending_subscriptions.swap_remove(at);
         match outcome {
             Ok(honoured) => {
                 if sender.send_or_return(Ok((key, honoured))).is_some() {
@@ -679,23 +662,14 @@ impl Connection {
         self.wait_for_capacity()?;
         let now = self.transport.tick();
         let key = self.transport.engine().subscribe(now, filter).map_err(Error::Use)?;
-        self.pending_subscriptions.push((key, SubscriptionSink::Local(None)));
+        let (sender, receiver) = OutcomeReceiver::new(false);
+        self.pending_subscriptions.push((key, sender));
         loop {
-            let at = self.pending_subscriptions.iter().position(|(other, _)| *other == key);
-            let completed = at.filter(|at| {
-                matches!(self.pending_subscriptions.get(*at), Some((_, SubscriptionSink::Local(Some(_)))))
-            });
-            if let Some((_, SubscriptionSink::Local(Some(outcome)))) =
-                completed.map(|at| self.pending_subscriptions.swap_remove(at))
-            {
-                return match outcome {
-                    Ok(honoured) => Ok((key, honoured)),
-                    Err(Some(CallError::Closed(_))) => Err(self.closed_error()),
-                    Err(error) => Err(subscription_error(error)),
-                };
+            if let Poll::Ready(outcome) = receiver.poll_outcome(Waker::noop(), &mut |_| {}) {
+                return outcome;
             }
-            if let (Err(error), Some(at)) = (self.check_open(), at) {
-                self.pending_subscriptions.swap_remove(at);
+            if let Err(error) = self.check_open() {
+                self.pending_subscriptions.retain(|(other, _)| *other != key);
                 return Err(error);
             }
             self.turn(None, &mut None);
@@ -763,7 +737,7 @@ impl Connection {
     ) {
         let now = self.transport.tick();
         match self.transport.engine().subscribe(now, filter) {
-            Ok(key) => self.pending_subscriptions.push((key, SubscriptionSink::Remote(sender))),
+            Ok(key) => self.pending_subscriptions.push((key, sender)),
             Err(UseError::Closed) => self.closed_subscriptions.push(sender),
             Err(error) => sender.send(Err(Error::Use(error))),
         }
@@ -778,11 +752,7 @@ impl Connection {
         });
         let lost: Vec<_> = core::mem::take(&mut self.closed_calls).into_iter().chain(pending).collect();
         lost.into_iter().for_each(|sender| sender.send(Err(self.closed_error())));
-        let pending =
-            core::mem::take(&mut self.pending_subscriptions).into_iter().filter_map(|(_, sink)| match sink {
-                SubscriptionSink::Local(_) => None,
-                SubscriptionSink::Remote(sender) => Some(sender),
-            });
+        let pending = core::mem::take(&mut self.pending_subscriptions).into_iter().map(|(_, sender)| sender);
         let lost: Vec<_> =
             core::mem::take(&mut self.closed_subscriptions).into_iter().chain(pending).collect();
         lost.into_iter().for_each(|sender| sender.send(Err(self.closed_error())));

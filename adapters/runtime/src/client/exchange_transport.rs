@@ -21,8 +21,6 @@ use mcp_proto::http::client::{
 };
 use mcp_proto::{Diagnostic, Instant};
 
-#[cfg(unix)]
-use mcp_std::poll::Descriptors;
 use mcp_std::poll::Interest;
 use mcp_std::process::ShutdownTimeouts;
 use mcp_std::{Clock, Panic, catch};
@@ -267,17 +265,8 @@ impl ClientTransport for ExchangeTransport {
         Interest { read: self.can_continue(), write: false }
     }
 
-    #[cfg(unix)]
-    fn descriptors(&mut self) -> Descriptors<'_> {
-        Descriptors::default()
-    }
-
     fn close(&mut self) {
         self.client.close(self.now);
-    }
-
-    fn wait_closing(&mut self, until: Instant) {
-        self.wait(Some(until));
     }
 
     fn is_drained(&self) -> bool {
@@ -286,10 +275,6 @@ impl ClientTransport for ExchangeTransport {
 
     fn poll_closing_diagnostic(&mut self) -> Option<Diagnostic> {
         self.client.poll_closing_diagnostic()
-    }
-
-    fn take_error(&mut self) -> Option<io::Error> {
-        None
     }
 
     fn poll_challenge(&mut self) -> Option<Challenge> {

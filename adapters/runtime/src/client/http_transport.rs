@@ -190,13 +190,8 @@ impl HttpTransport {
             }
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
-            match self.look_up(id, &origin) {
-                Ok(None) => {}
-                Ok(Some(addresses)) => failed |= !self.connect_any(id, origin, addresses),
-                Err(why) => {
-                    self.connect_failed(id, &why);
-                    failed = true;
-                }
+            if let Some(found) = self.look_up(id, &origin).transpose() {
+                failed |= !self.connect_any(id, origin, found);
             }
         }
         let mut index = 0;
@@ -211,13 +206,8 @@ impl HttpTransport {
                 Err(_) => Err(ErrorKind::TimedOut.into()),
             };
             let AddressLookup { id, origin, .. } = self.lookups.swap_remove(index);
-            match outcome {
-                Ok(addresses) => failed |= !self.connect_any(id, origin, addresses),
-                Err(error) => {
-                    self.connect_failed(id, &format!("no address of {}: {error}", origin.host));
-                    failed = true;
-                }
-            }
+            let found = outcome.map_err(|error| format!("no address of {}: {error}", origin.host));
+            failed |= !self.connect_any(id, origin, found);
         }
         failed
     }
@@ -483,10 +473,6 @@ impl ClientTransport for HttpTransport {
 
     fn close(&mut self) {
         self.client.close(self.now);
-    }
-
-    fn wait_closing(&mut self, until: Instant) {
-        self.wait(Some(until));
     }
 
     fn is_drained(&self) -> bool {

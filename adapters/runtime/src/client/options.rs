@@ -541,7 +541,7 @@ impl ClientSetup {
     ///
     /// As [`Options::connect`].
     pub fn open_stream<D: Duplex + Send + 'static>(self, stream: D) -> Result<ReadyConnection, Error> {
-        let transport = StreamTransport::new(self.engine_config()?, ServerIo::Stream(Box::new(stream)));
+        let transport = StreamTransport::new(self.engine_config()?, ServerIo::Stream(Box::new(stream), None));
         self.open_transport(Box::new(transport))
     }
 

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::task::{Poll, Waker};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use mcp_std::sync::lock;
 
@@ -17,10 +17,10 @@ use crate::error::Error;
 /// The caller's end: receives one outcome, and is woken for it.
 ///
 /// Dropping it abandons the operation.
-pub struct OutcomeReceiver<T>(Arc<OutcomeShared<T>>);
+pub struct OutcomeReceiver<T>(Arc<Mutex<State<T>>>);
 
 /// The loop's end. Dropping it without an outcome sends [`Error::Closed`].
-pub struct OutcomeSender<T>(Arc<OutcomeShared<T>>);
+pub struct OutcomeSender<T>(Arc<Mutex<State<T>>>);
 
 /// An update on an operation.
 #[derive(Debug)]
@@ -32,8 +32,6 @@ pub enum OutcomeUpdate<T> {
     /// The outcome. It is the last update.
     Outcome(Result<T, Error>),
 }
-
-struct OutcomeShared<T>(Mutex<State<T>>);
 
 struct State<T> {
     outcome: Option<Result<T, Error>>,
@@ -48,6 +46,13 @@ struct State<T> {
     completed: bool,
     /// Whether the caller lost interest.
     abandoned: bool,
+}
+
+/// Wakes the caller, after unlocking.
+fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
+    let waker = state.waker.take();
+    drop(state);
+    waker.into_iter().for_each(Waker::wake);
 }
 
 /// Notifications in order, with the bytes of their parameters.
@@ -104,7 +109,7 @@ impl<T> OutcomeReceiver<T> {
             completed: false,
             abandoned: false,
         };
-        let shared = Arc::new(OutcomeShared(Mutex::new(state)));
+        let shared = Arc::new(Mutex::new(state));
         (OutcomeSender(shared.clone()), Self(shared))
     }
 
@@ -112,7 +117,7 @@ impl<T> OutcomeReceiver<T> {
     ///
     /// Stays pending forever once the outcome was taken.
     pub fn poll(&self, waker: &Waker) -> Poll<OutcomeUpdate<T>> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         if let Some(progress) = state.progress.as_mut().and_then(VecDeque::pop_front) {
             return Poll::Ready(OutcomeUpdate::Progress(progress));
         }
@@ -129,29 +134,45 @@ impl<T> OutcomeReceiver<T> {
         Poll::Pending
     }
 
+    /// Polls for the outcome as [`poll`](Self::poll) does, and passes the progress before it to `on_progress`.
+    pub(crate) fn poll_outcome(
+        &self,
+        waker: &Waker,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Poll<Result<T, Error>> {
+        loop {
+            match self.poll(waker) {
+                Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Poll::Ready(outcome),
+                Poll::Ready(OutcomeUpdate::Progress(progress)) => on_progress(&progress),
+                Poll::Ready(OutcomeUpdate::Notification(_)) => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
     /// Enables progress reports. They are then returned by [`poll`](Self::poll).
     pub fn enable_progress(&self) {
-        lock(&self.0.0).progress.get_or_insert_default();
+        lock(&self.0).progress.get_or_insert_default();
     }
 
     /// Returns whether the outcome was sent and taken.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let state = lock(&self.0.0);
+        let state = lock(&self.0);
         state.completed && state.outcome.is_none()
     }
 
     /// Returns the call, once it has begun.
     #[must_use]
     pub fn call(&self) -> Option<CallKey> {
-        lock(&self.0.0).call
+        lock(&self.0).call
     }
 
     /// Abandons the operation and returns an outcome that was sent but not taken.
     ///
     /// A later outcome is [returned](OutcomeSender::send_or_return) to its sender.
     pub fn close(&self) -> Option<Result<T, Error>> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         state.abandoned = true;
         state.waker = None;
         state.outcome.take()
@@ -159,7 +180,7 @@ impl<T> OutcomeReceiver<T> {
 
     /// Abandons the operation. Returns the call to cancel, if it has begun and is not over.
     pub fn abandon(&self) -> Option<CallKey> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         let was_open = !core::mem::replace(&mut state.abandoned, true);
         state.waker = None;
         state.call.filter(|_| was_open && !state.completed)
@@ -185,23 +206,19 @@ impl<T> OutcomeSender<T> {
     }
 
     fn send_once(&self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         if core::mem::replace(&mut state.completed, true) || state.abandoned {
             return Some(outcome);
         }
         state.outcome = Some(outcome);
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(state);
         None
     }
 
     /// Sets the call. Returns `false` if the caller lost interest.
     #[must_use]
     pub fn set_call(&self, call: CallKey) -> bool {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         state.call = Some(call);
         !state.abandoned
     }
@@ -209,24 +226,20 @@ impl<T> OutcomeSender<T> {
     /// Returns whether the caller lost interest.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        lock(&self.0.0).abandoned
+        lock(&self.0).abandoned
     }
 
     /// Sends a progress report, or returns it if the caller does not want progress.
     ///
     /// If the caller does not take the reports, only the newest are queue.
     pub fn send_progress(&self, progress: Progress) -> Option<Progress> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         let Some(queue) = &mut state.progress else { return Some(progress) };
         if queue.len() >= MAX_PROGRESS {
             queue.pop_front();
         }
         queue.push_back(progress);
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(state);
         None
     }
 
@@ -241,7 +254,7 @@ impl<T> OutcomeSender<T> {
         notification: Notification,
         limits: &Limits,
     ) -> Result<(), UnqueuedNotification> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0);
         let is_abandoned = state.abandoned;
         let Some(NotificationQueue { queue, bytes }) = &mut state.notifications else {
             return Err(UnqueuedNotification::Unwanted(notification));
@@ -251,18 +264,14 @@ impl<T> OutcomeSender<T> {
         }
         *bytes += cost(&notification);
         queue.push_back(notification);
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(state);
         Ok(())
     }
 }
 
 impl<T> Drop for OutcomeSender<T> {
     fn drop(&mut self) {
-        if !lock(&self.0.0).completed {
+        if !lock(&self.0).completed {
             let _ = self.send_once(Err(Error::closed(Fault::Closed)));
         }
     }

@@ -12,8 +12,6 @@ use core::time::Duration;
 use std::io;
 
 use mcp_std::catch;
-#[cfg(unix)]
-use mcp_std::poll::Descriptors;
 use mcp_std::poll::Interest;
 use mcp_std::process::ShutdownTimeouts;
 
@@ -424,11 +422,6 @@ impl ClientTransport for TestConnection {
 
     fn interest(&mut self) -> Interest {
         Interest::default()
-    }
-
-    #[cfg(unix)]
-    fn descriptors(&mut self) -> Descriptors<'_> {
-        Descriptors::default()
     }
 
     fn close(&mut self) {

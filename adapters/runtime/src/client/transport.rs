@@ -92,13 +92,17 @@ pub trait ClientTransport: Debug {
 
     /// Returns the descriptors to watch, for loops with their own wait.
     #[cfg(unix)]
-    fn descriptors(&mut self) -> Descriptors<'_>;
+    fn descriptors(&mut self) -> Descriptors<'_> {
+        Descriptors::default()
+    }
 
     /// Closes the engine gracefully. The resulting output is still to be written.
     fn close(&mut self);
 
     /// Waits as [`wait`](Self::wait) does while the remaining output is written.
-    fn wait_closing(&mut self, until: Instant);
+    fn wait_closing(&mut self, until: Instant) {
+        self.wait(Some(until));
+    }
 
     /// Returns whether the engine is closed and all output is written.
     fn is_drained(&self) -> bool;
@@ -109,7 +113,9 @@ pub trait ClientTransport: Debug {
     }
 
     /// Returns the I/O error that broke the transport, once. A peer that left is not an error.
-    fn take_error(&mut self) -> Option<io::Error>;
+    fn take_error(&mut self) -> Option<io::Error> {
+        None
+    }
 
     /// Returns whether messages or heads are recorded for the tap.
     fn is_tapped(&mut self) -> bool {
@@ -341,15 +347,8 @@ pub(crate) enum ServerIo {
         /// The name of the program.
         program: String,
     },
-    /// A byte stream that is not a child process.
-    Stream(Box<dyn Duplex + Send>),
-    /// A byte stream to a known address.
-    Address {
-        /// The stream.
-        stream: Box<dyn Duplex + Send>,
-        /// The address, for errors.
-        address: String,
-    },
+    /// A byte stream that is not a child process, and its address if that is known, for errors.
+    Stream(Box<dyn Duplex + Send>, Option<String>),
 }
 
 impl ServerIo {
@@ -371,22 +370,21 @@ impl ServerIo {
     ///
     /// As [`StreamAddress::connect`].
     pub(crate) fn connect(address: &StreamAddress, timeout: Duration) -> io::Result<Self> {
-        Ok(Self::Address { stream: address.connect(timeout)?, address: address.to_string() })
+        Ok(Self::Stream(address.connect(timeout)?, Some(address.to_string())))
     }
 
     /// Returns the byte stream.
     pub(crate) fn io(&mut self) -> &mut dyn Duplex {
         match self {
             Self::Child { io, .. } => io,
-            Self::Stream(stream) | Self::Address { stream, .. } => stream,
+            Self::Stream(stream, _) => stream,
         }
     }
 
     /// Returns what is known about the server. Waits up to `wait` for a server process to exit.
     pub(crate) fn exit_info(&mut self, wait: Duration) -> ExitInfo {
         match self {
-            Self::Stream(_) => ExitInfo::default(),
-            Self::Address { address, .. } => ExitInfo { url: Some(address.clone()), ..ExitInfo::default() },
+            Self::Stream(_, address) => ExitInfo { url: address.clone(), ..ExitInfo::default() },
             Self::Child { child, program, io } => {
                 let status = match child.wait_timeout(wait) {
                     ProcessStatus::Exited(status) => status,
@@ -408,12 +406,12 @@ impl ServerIo {
     /// The write direction is closed first, then the process is ended within `timeouts`.
     pub(crate) fn take_close_action(&mut self, timeouts: ShutdownTimeouts, now: Instant) -> CloseAction {
         // A stream whose other end is gone takes its place.
-        let detached = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0)));
+        let detached = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0), None));
         match detached {
             Self::Child { child, io, .. } => {
                 CloseAction::Child(Box::new(child.begin_shutdown(Some(io), timeouts, now)))
             }
-            Self::Stream(stream) | Self::Address { stream, .. } => CloseAction::Stream(stream),
+            Self::Stream(stream, _) => CloseAction::Stream(stream),
         }
     }
 }
@@ -424,8 +422,8 @@ impl Debug for ServerIo {
             Self::Child { child, program, .. } => {
                 f.debug_struct("Child").field("program", program).field("id", &child.id()).finish()
             }
-            Self::Stream(_) => f.write_str("Stream"),
-            Self::Address { address, .. } => f.debug_tuple("Address").field(address).finish(),
+            Self::Stream(_, None) => f.write_str("Stream"),
+            Self::Stream(_, Some(address)) => f.debug_tuple("Address").field(address).finish(),
         }
     }
 }

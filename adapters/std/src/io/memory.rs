@@ -30,7 +30,7 @@ use crate::poll::{Interest, Ready};
 #[must_use]
 pub fn memory_pair(capacity: usize) -> (MemoryEnd, MemoryEnd) {
     let pipes = Arc::new(MemoryPipes::new(capacity));
-    (MemoryEnd { pipes: Arc::clone(&pipes), inbound: 0 }, MemoryEnd { pipes, inbound: 1 })
+    [0, 1].map(|inbound| MemoryEnd { pipes: Arc::clone(&pipes), inbound, is_threaded: false }).into()
 }
 
 /// One end of a [`memory_pair`].
@@ -38,9 +38,11 @@ pub fn memory_pair(capacity: usize) -> (MemoryEnd, MemoryEnd) {
 /// Dropping it ends the stream for the other end, in both directions.
 #[derive(Debug)]
 pub struct MemoryEnd {
-    pipes: Arc<MemoryPipes>,
-    /// Index of the pipe that this end reads; it writes the other one.
-    inbound: usize,
+    pub(super) pipes: Arc<MemoryPipes>,
+    /// The index of the pipe to read; the other one is written.
+    pub(super) inbound: usize,
+    /// Whether a thread writes the other one to its destination, which `flush` waits for.
+    pub(super) is_threaded: bool,
 }
 
 impl Duplex for MemoryEnd {
@@ -67,6 +69,25 @@ impl Duplex for MemoryEnd {
     fn shutdown_write(&mut self) -> io::Result<()> {
         self.pipes.close_writer(1 - self.inbound, None);
         Ok(())
+    }
+
+    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
+        if !self.is_threaded {
+            return Ok(());
+        }
+        let outcome = self.pipes.wait_until(Some(timeout), |pair| {
+            let pipe = &mut pair[1 - self.inbound];
+            match pipe.failure.take() {
+                Some(error) => Some(Err(error)),
+                None if pipe.bytes.is_empty() => {
+                    // After the end of the output, the thread is waited for: it closes the writer.
+                    (pipe.is_finished || !pipe.is_writer_closed).then_some(Ok(()))
+                }
+                // The write error has already been returned.
+                None => pipe.is_finished.then(|| Err(ErrorKind::BrokenPipe.into())),
+            }
+        });
+        outcome.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()))
     }
 }
 
@@ -273,11 +294,6 @@ impl MemoryPipe {
         let second = back.len().min(buf.len() - first);
         buf[first..first + second].copy_from_slice(&back[..second]);
         first + second
-    }
-
-    /// Takes the error that ended the pipe, if there is one.
-    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
-        self.failure.take()
     }
 }
 

@@ -234,42 +234,53 @@ pub(crate) fn retry_on_interrupt<T>(mut call: impl FnMut() -> io::Result<T>) -> 
     }
 }
 
-macro_rules! forward {
-    ($($pointer:ty),*) => {$(
-        impl<D: Duplex + ?Sized> Duplex for $pointer {
-            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-                (**self).read(buf)
+/// Implements [`Duplex`] by that of a stream inside: the macro `$inner` calls a method of it.
+macro_rules! forward_duplex {
+    ($inner:ident: $($(#[$attribute:meta])* impl[$($generics:tt)*] $stream:ty)+) => {$(
+        $(#[$attribute])*
+        impl<$($generics)*> $crate::io::Duplex for $stream {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                $inner!(self, read(buf))
             }
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                (**self).write(bytes)
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                $inner!(self, write(bytes))
             }
-            fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-                (**self).write_vectored(parts)
+            fn write_vectored(&mut self, parts: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                $inner!(self, write_vectored(parts))
             }
-            fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-                (**self).wait(interest, timeout)
+            fn wait(
+                &mut self,
+                interest: $crate::poll::Interest,
+                timeout: Option<core::time::Duration>,
+            ) -> std::io::Result<$crate::poll::Ready> {
+                $inner!(self, wait(interest, timeout))
             }
-            fn waker(&mut self) -> io::Result<Waker> {
-                (**self).waker()
+            fn waker(&mut self) -> std::io::Result<core::task::Waker> {
+                $inner!(self, waker())
             }
             #[cfg(unix)]
-            fn descriptors(&self) -> Descriptors<'_> {
-                (**self).descriptors()
+            fn descriptors(&self) -> $crate::poll::Descriptors<'_> {
+                $inner!(self, descriptors())
             }
-            fn hung_up(&mut self) -> io::Result<HungUp> {
-                (**self).hung_up()
+            fn hung_up(&mut self) -> std::io::Result<$crate::poll::HungUp> {
+                $inner!(self, hung_up())
             }
-            fn shutdown_write(&mut self) -> io::Result<()> {
-                (**self).shutdown_write()
+            fn shutdown_write(&mut self) -> std::io::Result<()> {
+                $inner!(self, shutdown_write())
             }
-            fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-                (**self).flush(timeout)
+            fn flush(&mut self, timeout: core::time::Duration) -> std::io::Result<()> {
+                $inner!(self, flush(timeout))
             }
         }
-    )*};
+    )+};
+}
+pub(crate) use forward_duplex;
+
+macro_rules! target {
+    ($self:ident, $($call:tt)*) => { (**$self).$($call)* };
 }
 
-forward!(&mut D, Box<D>);
+forward_duplex!(target: impl[D: Duplex + ?Sized] &mut D impl[D: Duplex + ?Sized] Box<D>);
 
 // The limit of open descriptors of this process.
 

@@ -149,17 +149,13 @@ pub(super) mod serial {
 pub(super) mod stdio {
     //! Stdin and stdout of this process as one byte stream, where they cannot be polled.
 
-    use core::task::Waker;
-    use core::time::Duration;
-    use std::io::{self, IoSlice};
+    use std::io;
 
     use crate::io::Threaded;
-    use crate::io::{Duplex, HungUp};
-    use crate::poll::{Interest, Ready};
 
     /// Stdin and stdout of this process, through one thread each (see [`Threaded`]).
     ///
-    /// Call [`flush`](Duplex::flush) before the process ends.
+    /// Call [`flush`](crate::io::Duplex::flush) before the process ends.
     #[derive(Debug)]
     pub struct Stdio(Threaded);
 
@@ -192,40 +188,11 @@ pub(super) mod stdio {
         }
     }
 
-    impl Duplex for Stdio {
-        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-            self.0.read(buf)
-        }
-
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes)
-        }
-
-        fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-            self.0.write_vectored(parts)
-        }
-
-        fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-            self.0.wait(interest, timeout)
-        }
-
-        fn waker(&mut self) -> io::Result<Waker> {
-            self.0.waker()
-        }
-
-        fn hung_up(&mut self) -> io::Result<HungUp> {
-            self.0.hung_up()
-        }
-
-        /// Ends the stream. The handle itself stays open until the process ends.
-        fn shutdown_write(&mut self) -> io::Result<()> {
-            self.0.shutdown_write()
-        }
-
-        fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-            self.0.flush(timeout)
-        }
+    macro_rules! threads {
+        ($self:ident, $($call:tt)*) => { $self.0.$($call)* };
     }
+
+    crate::io::forward_duplex!(threads: impl[] Stdio);
 }
 
 pub(super) mod stream_listener {

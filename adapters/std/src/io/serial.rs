@@ -3,7 +3,7 @@
 use core::task::Waker;
 use core::time::Duration;
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -133,13 +133,6 @@ impl Duplex for SerialPort {
         match retry_on_interrupt(|| self.device.write(bytes)) {
             Err(error) if is_unplugged(&error) => Err(ErrorKind::BrokenPipe.into()),
             outcome => outcome,
-        }
-    }
-
-    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match parts.iter().find(|part| !part.is_empty()) {
-            Some(part) => self.write(part),
-            None => Ok(0),
         }
     }
 

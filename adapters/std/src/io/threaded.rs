@@ -4,28 +4,22 @@
 //! that write to each other would deadlock on full pipes.
 
 use alloc::sync::Arc;
-use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 
-use crate::io::{Duplex, retry_on_interrupt};
-use crate::io::{MemoryPipe, MemoryPipes};
-use crate::poll::HungUp;
-use crate::poll::{Interest, Ready};
+use crate::io::{MemoryEnd, MemoryPipe, MemoryPipes, retry_on_interrupt};
 
-/// A [`Duplex`] over any blocking reader and writer.
+/// A [`Duplex`](crate::io::Duplex) over any blocking reader and writer.
 ///
 /// One thread reads into a bounded buffer and pauses while that is full. Another thread writes from a second buffer.
-/// So `write` accepts bytes before they have left the process: call [`flush`](Duplex::flush) before the process
+/// So `write` accepts bytes before they have left the process: call [`flush`](crate::io::Duplex::flush) before the process
 /// ends.
 ///
 /// Dropping it does not wait. Accepted bytes are still written while the process lives. The reading thread ends after
 /// its current `read`, which cannot be interrupted. Neither thread keeps the process alive.
 #[derive(Debug)]
-pub struct Threaded {
-    pipes: Arc<MemoryPipes>,
-}
+pub struct Threaded(MemoryEnd);
 
 impl Threaded {
     /// Starts the two threads, with a buffer of 64 KiB for each direction.
@@ -48,64 +42,20 @@ impl Threaded {
         writer: impl Write + Send + 'static,
     ) -> io::Result<Self> {
         // Created first: if the second thread cannot be started, dropping it ends the first one.
-        let threaded = Self { pipes: Arc::new(MemoryPipes::new(capacity)) };
-        let pipes = Arc::clone(&threaded.pipes);
-        thread::Builder::new().name("mcp-std read".into()).spawn(move || read_all(&pipes, reader))?;
-        let pipes = Arc::clone(&threaded.pipes);
+        let pipes = Arc::new(MemoryPipes::new(capacity));
+        let threaded = Self(MemoryEnd { pipes: Arc::clone(&pipes), inbound: IN, is_threaded: true });
+        let read_pipes = Arc::clone(&pipes);
+        thread::Builder::new().name("mcp-std read".into()).spawn(move || read_all(&read_pipes, reader))?;
         thread::Builder::new().name("mcp-std write".into()).spawn(move || write_all(&pipes, writer))?;
         Ok(threaded)
     }
 }
 
-impl Duplex for Threaded {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.pipes.read(IN, buf)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.pipes.write(OUT, bytes)
-    }
-
-    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        self.pipes.wait_ready(IN, interest, timeout)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        Ok(MemoryPipes::waker(&self.pipes, IN))
-    }
-
-    fn hung_up(&mut self) -> io::Result<HungUp> {
-        Ok(self.pipes.hung_up(IN))
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        self.pipes.close_writer(OUT, None);
-        Ok(())
-    }
-
-    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-        let outcome = self.pipes.wait_until(Some(timeout), |pair| {
-            let pipe = &mut pair[OUT];
-            match pipe.take_failure() {
-                Some(error) => Some(Err(error)),
-                None if pipe.bytes.is_empty() => {
-                    // After the end of the output, the thread is waited for: it closes the writer.
-                    (pipe.is_finished || !pipe.is_writer_closed).then_some(Ok(()))
-                }
-                // The write error has already been returned.
-                None => pipe.is_finished.then(|| Err(ErrorKind::BrokenPipe.into())),
-            }
-        });
-        outcome.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()))
-    }
+macro_rules! end {
+    ($self:ident, $($call:tt)*) => { $self.0.$($call)* };
 }
 
-impl Drop for Threaded {
-    fn drop(&mut self) {
-        self.pipes.drop_reader(IN);
-        self.pipes.close_writer(OUT, None);
-    }
-}
+crate::io::forward_duplex!(end: impl[] Threaded);
 
 /// Runs the reading thread.
 fn read_all(pipes: &MemoryPipes, mut reader: impl Read) {

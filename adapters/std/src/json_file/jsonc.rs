@@ -1,9 +1,6 @@
 //! JSON with comments and trailing commas, as editors write it, the lines of its values, and members that are there twice.
 
-use alloc::collections::BTreeSet;
-use core::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use crate::distinct_members;
 
 /// Replaces comments, trailing commas and a byte order mark by spaces. Lines and columns stay the same.
 pub(super) fn to_json(text: &str) -> String {
@@ -160,65 +157,7 @@ impl Cursor<'_> {
 ///
 /// Returns the name of the member with its line.
 pub(super) fn check_members(json: &str) -> Result<(), String> {
-    serde_json::from_str(json).map(|DistinctMembers| ()).map_err(|error| error.to_string())
-}
-
-/// A value whose objects have no member twice, at any depth.
-struct DistinctMembers;
-
-impl<'de> Deserialize<'de> for DistinctMembers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for DistinctMembers {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut names = BTreeSet::new();
-        while let Some(name) = map.next_key::<String>()? {
-            if names.contains(&name) {
-                return Err(A::Error::custom(format_args!("the member `{name}` is there twice")));
-            }
-            names.insert(name);
-            map.next_value::<Self>()?;
-        }
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
-        while seq.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
+    distinct_members::parse(json.as_bytes(), "is there", usize::MAX).map(drop)
 }
 
 #[cfg(test)]

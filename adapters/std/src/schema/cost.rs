@@ -1,12 +1,10 @@
-//! Cost of a schema, estimated before use, and JSON parsing without duplicate members.
+//! Cost of a schema, estimated before use.
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
-use core::fmt;
+use alloc::string::String;
 
 use mcp_proto::router::SchemaError;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::schema::SchemaLimits;
 
@@ -428,80 +426,3 @@ pub(crate) fn value_size(value: &Value) -> ValueSize {
     }
     all
 }
-
-/// Parses JSON without duplicate members, so that another parser cannot see another value.
-pub(crate) fn parse_without_duplicates(text: &[u8]) -> Result<Value, String> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = NoDuplicates.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
-    deserializer.end().map_err(|e| e.to_string())?;
-    Ok(value)
-}
-
-struct NoDuplicates;
-
-impl<'de> DeserializeSeed<'de> for NoDuplicates {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for NoDuplicates {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
-        Ok(Value::Bool(v))
-    }
-
-    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
-        Ok(Value::Number(v.into()))
-    }
-
-    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
-        Ok(Value::Number(v.into()))
-    }
-
-    fn visit_f64<E: Error>(self, v: f64) -> Result<Value, E> {
-        Number::from_f64(v).map(Value::Number).ok_or_else(|| E::custom("number is not finite"))
-    }
-
-    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
-        Ok(Value::String(v.into()))
-    }
-
-    fn visit_string<E>(self, v: String) -> Result<Value, E> {
-        Ok(Value::String(v))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(value) = seq.next_element_seed(Self)? {
-            list.push(value);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(UniqueMemberName(name)) = map.next_key()? {
-            if members.contains_key(&name) {
-                let name: String = name.chars().take(64).collect();
-                return Err(A::Error::custom(alloc::format!("the member `{name}` stands twice")));
-            }
-            members.insert(name, map.next_value_seed(Self)?);
-        }
-        Ok(Value::Object(members))
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct UniqueMemberName(String);

@@ -28,7 +28,8 @@ use mcp_proto::RawJson;
 use mcp_proto::router::{SchemaError, SchemaValidator, Validate, Violations};
 use serde_json::Value;
 
-use crate::schema::cost::{SchemaCost, parse_without_duplicates, value_size};
+use crate::distinct_members;
+use crate::schema::cost::{SchemaCost, value_size};
 
 /// A validator that compiles JSON Schemas.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +108,7 @@ impl SchemaValidator for JsonSchemaValidator {
         if schema.as_bytes().len() > self.limits.bytes {
             return Err(SchemaError::Limit("the length of its text"));
         }
-        let value = parse_without_duplicates(schema.as_bytes()).map_err(SchemaError::Invalid)?;
+        let value = parse(schema.as_bytes()).map_err(SchemaError::Invalid)?;
         let draft = dialect(&value)?;
         let cost = SchemaCost::estimate(&value, &self.limits)?;
         let build = options(draft).build(&value);
@@ -128,6 +129,10 @@ impl SchemaValidator for JsonSchemaValidator {
             cost,
         }))
     }
+}
+
+fn parse(text: &[u8]) -> Result<Value, String> {
+    distinct_members::parse(text, "stands", 64)
 }
 
 pub(crate) fn options(draft: Draft) -> ValidationOptions<'static> {
@@ -154,7 +159,7 @@ impl Validate for CompiledSchema {
             violations.push("", "is too long to be checked");
             return Err(violations);
         }
-        let value = match parse_without_duplicates(value) {
+        let value = match parse(value) {
             Ok(value) => value,
             Err(message) => {
                 violations.push("", &message);

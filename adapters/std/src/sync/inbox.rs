@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::lock;
 
 /// The receiving end of a queue that other threads and tasks fill.
 ///
@@ -38,12 +40,6 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T> InboxShared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<T> Inbox<T> {
     /// Creates an empty queue for at most `capacity` items.
     #[must_use]
@@ -68,7 +64,7 @@ impl<T> Inbox<T> {
     ///
     /// So the order is: register, then [take](Self::take), then wait.
     pub fn register(&self, waker: &Waker) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         match &mut state.waker {
             Some(current) => current.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -78,7 +74,7 @@ impl<T> Inbox<T> {
     /// Returns whether a waker is registered.
     #[must_use]
     pub fn has_waker(&self) -> bool {
-        self.0.lock().waker.is_some()
+        lock(&self.0.state).waker.is_some()
     }
 
     /// Moves all items into `queue` in the order of sending, and returns whether there were any.
@@ -88,7 +84,7 @@ impl<T> Inbox<T> {
         if self.is_empty() || !self.0.has_items.swap(false, Ordering::AcqRel) {
             return false;
         }
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         if queue.is_empty() {
             core::mem::swap(queue, &mut state.queue);
         } else {
@@ -111,14 +107,14 @@ impl<T> Inbox<T> {
 
     /// Refuses items from now on; queued items can still be taken.
     pub fn close(&self) {
-        self.0.lock().closed = true;
+        lock(&self.0.state).closed = true;
     }
 }
 
 /// Refuses items from then on and drops the queued ones.
 impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         state.closed = true;
         let left = core::mem::take(&mut state.queue);
         drop(state);
@@ -162,7 +158,7 @@ impl<T> Sender<T> {
         item: T,
         mut merge: impl FnMut(&mut T, &T) -> bool,
     ) -> Result<(), SendError<T>> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         if state.closed {
             return Err(SendError::Closed(item));
         }
@@ -177,7 +173,7 @@ impl<T> Sender<T> {
     }
 
     fn send_up_to(&self, item: T, capacity: usize) -> Result<(), SendError<T>> {
-        let state = self.0.lock();
+        let state = lock(&self.0.state);
         if state.closed {
             return Err(SendError::Closed(item));
         }
@@ -209,7 +205,7 @@ impl<T> Sender<T> {
     /// Returns whether the loop has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.0.lock().closed
+        lock(&self.0.state).closed
     }
 }
 
@@ -221,7 +217,7 @@ impl<T> Clone for Sender<T> {
 
 impl<T> fmt::Debug for Inbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("waiting", &self.0.lock().queue.len()).finish_non_exhaustive()
+        f.debug_struct("Inbox").field("waiting", &lock(&self.0.state).queue.len()).finish_non_exhaustive()
     }
 }
 

@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::task::Waker;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use crate::sync::Sender;
+use crate::sync::{Sender, lock};
 
 /// A waker that wakes a task at most once between two polls, and not while the task is being polled.
 ///
@@ -41,7 +41,7 @@ impl Wake for CoalescingWakerInner {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.state.swap(NOTIFIED, Ordering::AcqRel) == SLEEPING {
-            let task_waker = self.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let task_waker = lock(&self.task_waker).clone();
             task_waker.wake();
         }
     }
@@ -72,7 +72,7 @@ impl CoalescingWaker {
     pub fn begin_poll(&mut self, task_waker: &Waker) {
         if !self.task_waker.will_wake(task_waker) {
             self.task_waker.clone_from(task_waker);
-            self.shared.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(task_waker);
+            lock(&self.shared.task_waker).clone_from(task_waker);
         }
     }
 
@@ -101,7 +101,7 @@ pub struct FlagWaker {
 impl Wake for FlagWaker {
     fn wake(self: Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        let task_waker = self.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let task_waker = lock(&self.task_waker).clone();
         task_waker.wake();
     }
 }
@@ -118,7 +118,7 @@ impl FlagWaker {
     /// Takes the flag, and records `task_waker` as the waker for later wakes.
     pub fn take(&self, task_waker: &Waker) -> bool {
         // Recorded before the flag is read, so that a later wake reaches the right task.
-        self.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(task_waker);
+        lock(&self.task_waker).clone_from(task_waker);
         self.woken.swap(false, Ordering::SeqCst)
     }
 

@@ -6,10 +6,10 @@ use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::{io, thread};
 
-use super::{Inbox, Sender};
+use super::{Inbox, Sender, lock};
 use crate::catch;
 
 /// Threads that run jobs, and return an outcome for each.
@@ -96,7 +96,7 @@ impl<J: Send + 'static, O: Send + 'static> Workers<J, O> {
     /// The job if the queue is full.
     pub fn submit(&self, job: J) -> Result<(), J> {
         let queue = &*self.jobs.queue;
-        let mut state = queue.lock();
+        let mut state = lock(&queue.state);
         if state.waiting.len() >= queue.capacity {
             return Err(job);
         }
@@ -108,14 +108,14 @@ impl<J: Send + 'static, O: Send + 'static> Workers<J, O> {
         queue.changed.notify_one();
         if starts && self.jobs.start_thread().is_err() {
             // The others run it later; one is always left.
-            queue.lock().threads -= 1;
+            lock(&queue.state).threads -= 1;
         }
         Ok(())
     }
 
     /// Drops the jobs that have not begun and that `keeps` returns false for. They have no outcome.
     pub fn retain(&self, keeps: impl FnMut(&J) -> bool) {
-        self.jobs.queue.lock().waiting.retain(keeps);
+        lock(&self.jobs.queue.state).waiting.retain(keeps);
     }
 
     /// Returns whether [`poll_outcome`](Self::poll_outcome) may have one. Costs less.
@@ -164,19 +164,15 @@ impl<J: Send + 'static, O: Send + 'static> Jobs<J, O> {
 
 impl<J, O> Drop for Jobs<J, O> {
     fn drop(&mut self) {
-        self.queue.lock().has_ended = true;
+        lock(&self.queue.state).has_ended = true;
         self.queue.changed.notify_all();
     }
 }
 
 impl<J, O> JobQueue<J, O> {
-    fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for the next job; `None` if the thread is to end, and is not counted any more.
     fn next_job(&self) -> Option<J> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mut is_idle = false;
         loop {
             if let Some(job) = state.waiting.pop_front() {
@@ -241,7 +237,7 @@ mod tests {
             assert_eq!(done.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [0, 1, 2]);
             assert!(done[0].1 != done[1].1 && done[1].1 != done[2].1 && done[0].1 != done[2].1);
         }
-        assert_eq!(workers.jobs.queue.lock().threads, 3);
+        assert_eq!(lock(&workers.jobs.queue.state).threads, 3);
         assert!(workers.finish(Duration::from_secs(60)));
         // What `run` owned is free.
         assert_eq!(Arc::strong_count(&barrier), 1);

@@ -8,12 +8,13 @@ use core::{fmt, str};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::{LoadedTasks, StoredTask, TaskStore, TaskStoreError};
 use crate::durable_file::{
     FileError, FileLock, beside, create_folder, flush_folder_of, read_up_to, remove, replace_content,
 };
+use crate::sync::lock;
 
 /// A [`TaskStore`] in a folder, with one file for each task.
 ///
@@ -71,7 +72,7 @@ impl FileTaskStore {
         }
         let path = self.folder.join(file_name(id));
         // The files are whole at any time, also if a thread panicked.
-        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = lock(&self.change);
         let start = read_up_to(&path, MAX_HEADER)?;
         match start.as_deref().map(parse_header) {
             Some(Ok((stored, _))) if stored.id != id => return Err(TaskStoreError::NameTaken { path }),
@@ -119,7 +120,7 @@ impl FileTaskStore {
 
 impl TaskStore for FileTaskStore {
     fn load(&self) -> Result<LoadedTasks, TaskStoreError> {
-        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = lock(&self.change);
         let names = self.names().map_err(|error| FileError::new(&self.folder, "read the folder", error))?;
         let mut loaded = LoadedTasks::default();
         for name in names {

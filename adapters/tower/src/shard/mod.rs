@@ -105,13 +105,13 @@ impl Shard {
         }
         Arc::new_cyclic(|this: &Weak<Self>| {
             let dispatcher = Dispatcher::new(max_running);
-            let waker = Waker::from(Arc::new(ShardWaker(this.clone())));
+            let waker = ShardWaker::waker(this, false);
             dispatcher.register(&waker);
             let commands = dispatcher.commands();
             let mut host = Host::new(server, timer.clone());
             host.is_sharded = all > 1;
             let sleeper = this.clone();
-            let timer_waker = Waker::from(Arc::new(TimerWaker(this.clone())));
+            let timer_waker = ShardWaker::waker(this, true);
             Self {
                 this: this.clone(),
                 core: Mutex::new(Core::new(host, dispatcher, application.clone(), timer.clone())),
@@ -154,7 +154,7 @@ impl Shard {
     pub(crate) fn share_sessions(&self, start: &StartSharing) -> io::Result<()> {
         let host = &mut self.core().host;
         let sharing = start(&mut host.server)?;
-        sharing.register(&Waker::from(Arc::new(ShardWaker(self.this.clone()))));
+        sharing.register(&ShardWaker::waker(&self.this, false));
         if !host.repeatable_tools.is_empty() {
             host.server.shared_sessions().set_repeatable_tools(host.repeatable_tools.iter().cloned());
         }
@@ -338,6 +338,7 @@ impl Shard {
 
     /// Reports that a deadline has passed: to a driver, or else to all, for one alone might not be polled.
     fn wake_for_timer(&self) {
+        self.timer_fired.store(true, SeqCst);
         self.has_work.store(true, SeqCst);
         if TurnScope::is_inside(self) {
             return;
@@ -500,8 +501,17 @@ impl Drop for TemporaryDriver {
     }
 }
 
-/// Wakes one of those who wait for a shard.
-struct ShardWaker(Weak<Shard>);
+/// Wakes one of those who wait for a shard, or notes that the timer of the host has fired.
+struct ShardWaker {
+    shard: Weak<Shard>,
+    is_timer: bool,
+}
+
+impl ShardWaker {
+    fn waker(shard: &Weak<Shard>, is_timer: bool) -> Waker {
+        Waker::from(Arc::new(Self { shard: shard.clone(), is_timer }))
+    }
+}
 
 impl Wake for ShardWaker {
     fn wake(self: Arc<Self>) {
@@ -509,8 +519,10 @@ impl Wake for ShardWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(shard) = self.0.upgrade() {
-            shard.wake(None);
+        match self.shard.upgrade() {
+            Some(shard) if self.is_timer => shard.wake_for_timer(),
+            Some(shard) => shard.wake(None),
+            None => {}
         }
     }
 }
@@ -518,22 +530,6 @@ impl Wake for ShardWaker {
 /// Starts to share the sessions of a server.
 pub(crate) type StartSharing =
     Box<dyn Fn(&mut http::Server) -> io::Result<Box<dyn ShareSessions>> + Send + Sync>;
-
-/// Notes that the timer of the host has fired.
-struct TimerWaker(Weak<Shard>);
-
-impl Wake for TimerWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(shard) = self.0.upgrade() {
-            shard.timer_fired.store(true, SeqCst);
-            shard.wake_for_timer();
-        }
-    }
-}
 
 std::thread_local! {
     /// The shard that this thread drives, which looks for new work before it stops, and the handlers that it polls: none, or

@@ -78,8 +78,7 @@ impl Waiting {
     /// A body may wait for a slow reader and not be polled although it was woken, so bodies come last.
     pub(super) fn pick(&mut self, exchange: Option<usize>) -> Option<Waker> {
         let home = exchange.and_then(|exchange| self.remove_exchange(exchange));
-        let driver = || self.drivers.pop_last().map(|(_, waker)| waker);
-        home.or_else(driver)
+        home.or_else(|| self.take_driver())
             .or_else(|| self.responses.pop_last().map(|(_, waker)| waker))
             .or_else(|| self.bodies.pop_last().map(|(_, waker)| waker))
     }

@@ -3,7 +3,9 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use mcp_std::sync::lock;
 
 use mcp_proto::client::{CacheKey, CacheTicket, Engine, Paginator, ResultPage, TypedEntries};
 use mcp_proto::model::{
@@ -102,7 +104,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let on_progress = Mutex::new(on_progress);
         let report = |progress: &Progress| {
             // A panic of the function was caught, and ends only that report.
-            (on_progress.lock().unwrap_or_else(PoisonError::into_inner))(progress);
+            (lock(&on_progress))(progress);
         };
         let is_cached = AtomicBool::new(false);
         let call = |request| self.call_inside(request, reports, &report, &is_cached);

@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, KnownEra};
@@ -17,6 +17,7 @@ use mcp_proto::http::client::{ConnectionId, Origin};
 use mcp_std::NetStream;
 use mcp_std::io::{Socket, interleave_families, known_addresses};
 use mcp_std::poll::Interest;
+use mcp_std::sync::lock;
 
 use super::{HttpSocket, HttpTransport};
 use crate::client::transport::ClientTransport as _;
@@ -99,17 +100,24 @@ impl HttpTransport {
         &mut self,
         id: ConnectionId,
         origin: Origin,
-        addresses: VecDeque<SocketAddr>,
+        found: Result<VecDeque<SocketAddr>, String>,
     ) -> bool {
+        let remaining = match found {
+            Ok(addresses) => addresses,
+            Err(why) => {
+                self.connect_failed(id, &why);
+                return false;
+            }
+        };
         self.tick();
-        let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let attempts = u32::try_from(remaining.len()).unwrap_or(u32::MAX).max(1);
         // All addresses together get no more time than one connection.
         let address_timeout = ADDRESS_TIMEOUT.min(self.connect_timeout / attempts);
         self.connect(
             id,
             ConnectAttempt {
                 origin,
-                remaining: addresses,
+                remaining,
                 address_timeout,
                 deadline: None,
                 address: None,
@@ -223,7 +231,7 @@ pub(super) fn recall_era(url: &str, config: Config) -> Config {
     if !config.effective_versions().is_dual_era() || config.stored_era().is_some() {
         return config;
     }
-    let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = lock(&FOUND);
     let era = found.iter().find(|(known, _)| known == url).map(|(_, era)| *era);
     config.known_era(era)
 }
@@ -234,7 +242,7 @@ pub(super) fn record_era(url: &str, config: &Config, era: Option<KnownEra>) {
     if !config.effective_versions().is_dual_era() {
         return;
     }
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = lock(&FOUND);
     let Some(era) = era.filter(|era| era.saves_probe()) else {
         return found.retain(|(known, _)| known != url);
     };

@@ -19,7 +19,7 @@ use mcp_proto::model::{CallToolParams, Map, RequestParams};
 use mcp_proto::observe::{Observer, TraceContext};
 use mcp_proto::{CallError, CallOptions, EncodeError, RawJson, UseError};
 
-use crate::client::outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
+use crate::client::outcome::{OutcomeReceiver, OutcomeSender};
 use crate::error::Error;
 
 /// Requests that layers have posted. Clones are one port.
@@ -54,19 +54,14 @@ impl CallPort {
             return receiver;
         }
         state.posted.push((request, sender));
-        let driver = state.driver.take();
         drop(state);
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        self.wake_driver();
         receiver
     }
 
     fn wake_driver(&self) {
         let driver = lock(&self.state).driver.take();
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        driver.into_iter().for_each(Waker::wake);
     }
 
     /// Ends all waits, also those that begin later.
@@ -109,14 +104,7 @@ impl Future for PortCall {
         if let Some(request) = self.request.take() {
             self.outcome = Some(self.port.post(request));
         }
-        let Some(outcome) = &self.outcome else { return Poll::Pending };
-        loop {
-            match outcome.poll(cx.waker()) {
-                Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Poll::Ready(outcome),
-                Poll::Ready(OutcomeUpdate::Progress(_) | OutcomeUpdate::Notification(_)) => {}
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        self.outcome.as_ref().map_or(Poll::Pending, |outcome| outcome.poll_outcome(cx.waker(), &mut |_| {}))
     }
 }
 

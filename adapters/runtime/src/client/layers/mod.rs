@@ -4,7 +4,6 @@ mod call_port;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
@@ -36,22 +35,14 @@ pub enum Layers {
 impl Layers {
     /// Adds a layer of a client that blocks, inside those before it. Such a client has no others.
     pub(super) fn push_blocking(&mut self, layer: BlockingLayer) {
-        let mut layers = match self {
-            Self::Blocking(layers) => layers.to_vec(),
-            Self::None | Self::Async(_) => Vec::new(),
-        };
-        layers.push(layer);
-        *self = Self::Blocking(layers.into());
+        let before = if let Self::Blocking(layers) = self { &**layers } else { &[] };
+        *self = Self::Blocking(before.iter().cloned().chain([layer]).collect());
     }
 
     /// Adds a layer of an asynchronous client, inside those before it. Such a client has no others.
     pub(crate) fn push_async(&mut self, layer: AsyncLayer) {
-        let mut layers = match self {
-            Self::Async(layers) => layers.to_vec(),
-            Self::None | Self::Blocking(_) => Vec::new(),
-        };
-        layers.push(layer);
-        *self = Self::Async(layers.into());
+        let before = if let Self::Async(layers) = self { &**layers } else { &[] };
+        *self = Self::Async(before.iter().cloned().chain([layer]).collect());
     }
 }
 

@@ -19,7 +19,7 @@ use mcp_proto::{CallKey, Instant, Progress};
 
 use super::PendingCall;
 use super::driver::{ClientShared, ConnectionDriver, LeaderQueue, WaiterGuard};
-use super::watch::{SlotFuture, poll_until};
+use super::watch::poll_until;
 use crate::runtime::{AsyncTimer, Runtime, timer_after};
 
 /// The connection of a [`Client`](super::Client), shared by its handles and pending calls.
@@ -100,7 +100,10 @@ impl<R: Runtime> SharedBackend<R> {
     }
 
     pub(super) async fn wait_for<T>(&self, slot: &OutcomeReceiver<T>) -> Result<T, Error> {
-        SlotFuture::new(&self.0.shared, slot).await
+        let shared = &*self.0.shared;
+        let mut waiter = WaiterGuard::new(shared.leader_queue.clone(), false);
+        poll_fn(|cx| poll_until(shared, &mut waiter, cx, |cx| slot.poll_outcome(cx.waker(), &mut |_| {})))
+            .await
     }
 }
 
@@ -145,9 +148,9 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
         shared.leader_queue.wake_by_ref();
         poll_fn(|cx| {
             poll_until(shared, &mut waiter, cx, |cx| match call.poll(cx.waker()) {
-                Poll::Ready(update) => Some(Ok(Some(update))),
-                Poll::Pending if shared.caller.is_over() => Some(Err(shared.caller.closed_error())),
-                Poll::Pending => timer.poll(cx).is_ready().then_some(Ok(None)),
+                Poll::Ready(update) => Poll::Ready(Ok(Some(update))),
+                Poll::Pending if shared.caller.is_over() => Poll::Ready(Err(shared.caller.closed_error())),
+                Poll::Pending => timer.poll(cx).map(|()| Ok(None)),
             })
         })
         .await

@@ -9,7 +9,7 @@ use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use mcp_std::sync::lock;
 use std::thread;
@@ -31,13 +31,11 @@ use crate::inline_map::InlineMap;
 use crate::runtime::{AsyncTimer, Runtime};
 
 /// A connection with all that drives it. When dropped, a thread completes the unfinished steps.
-#[derive(Debug)]
 pub(super) struct ConnectionDriver<R: Runtime> {
     /// `None` while it is dropped.
     state: Option<Box<DriverState<R>>>,
 }
 
-#[derive(Debug)]
 pub(super) struct DriverState<R: Runtime> {
     pub(super) connection: Connection,
     /// The commands of callers; `None` until the connection is ready.
@@ -62,7 +60,6 @@ pub(super) struct DriverState<R: Runtime> {
     pub(super) exit: Option<Result<Option<ShutdownReport>, Error>>,
 }
 
-#[derive(Debug)]
 enum DriverStage {
     Open,
     /// The server has closed its output. Waits for its exit status until this time of `clock`.
@@ -72,17 +69,8 @@ enum DriverStage {
     /// Shuts the server process down.
     Child(Box<Shutdown>),
     /// Closes the write direction of a stream, until this time of `clock`.
-    Stream(ClosingStream, Instant),
+    Stream(Box<dyn Duplex + Send>, Instant),
     Closed,
-}
-
-/// A stream whose write direction is still to be closed.
-struct ClosingStream(Box<dyn Duplex + Send>);
-
-impl core::fmt::Debug for ClosingStream {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("ClosingStream")
-    }
 }
 
 impl<R: Runtime> ConnectionDriver<R> {
@@ -214,7 +202,7 @@ impl<R: Runtime> DriverState<R> {
                     ShutdownStep::Wait(until) => self.sleep_until(until),
                 },
                 DriverStage::Stream(stream, until) => {
-                    let (outcome, until) = (stream.0.shutdown_write(), *until);
+                    let (outcome, until) = (stream.shutdown_write(), *until);
                     match outcome {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => {
                             if self.clock.now() < until {
@@ -365,9 +353,7 @@ impl<R: Runtime> DriverState<R> {
         let (action, timeouts) = self.connection.take_close_action(now);
         match action {
             CloseAction::Child(shutdown) => self.stage = DriverStage::Child(shutdown),
-            CloseAction::Stream(stream) => {
-                self.stage = DriverStage::Stream(ClosingStream(stream), now + timeouts.exit)
-            }
+            CloseAction::Stream(stream) => self.stage = DriverStage::Stream(stream, now + timeouts.exit),
             CloseAction::Nothing => _ = self.finish_close(Ok(None)),
         }
     }
@@ -449,7 +435,7 @@ pub(super) struct ClientShared<R: Runtime> {
 impl<R: Runtime> ClientShared<R> {
     /// Returns whether the connection was closed by this side.
     pub(super) fn is_closed(&self) -> bool {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = lock(&self.driver);
         driver.state_mut().is_none_or(|inner| inner.is_closing)
     }
 }

@@ -280,12 +280,12 @@ impl<R: Runtime> Client<R> {
         poll_fn(|cx| {
             poll_until(shared, &mut waiter, cx, |cx| {
                 if shared.caller.is_over() {
-                    return Some(Err(shared.caller.closed_error()));
+                    return Poll::Ready(Err(shared.caller.closed_error()));
                 }
                 if shared.leader_queue.events_seen() != events_before {
-                    return Some(Ok(true));
+                    return Poll::Ready(Ok(true));
                 }
-                timer.poll(cx).is_ready().then_some(Ok(false))
+                timer.poll(cx).map(|()| Ok(false))
             })
         })
         .await

@@ -31,8 +31,8 @@ use super::watch::{AsyncDuplex, ConnectionWatch, Run, poll_until};
 use crate::Error;
 use crate::client::{
     CallAnswer, Callback, CallbackReply, ClientHandler, ClientSetup, ClientTransport, CommandQueue,
-    ConnectionHandle, ConnectionTarget, Connector, HandlerSlot, OutcomeReceiver, OutcomeUpdate,
-    RemoteHandler, ServerIo, SharedCompleter, StreamConnector, StreamTransport, no_handler_error,
+    ConnectionHandle, ConnectionTarget, Connector, HandlerSlot, OutcomeReceiver, RemoteHandler, ServerIo,
+    SharedCompleter, StreamConnector, StreamTransport, no_handler_error,
 };
 #[cfg(feature = "http")]
 use crate::client::{ExchangeConnector, ExchangeTransport, StartExchange};
@@ -74,13 +74,13 @@ impl<R: Runtime> Connector for Client<R> {
 }
 
 impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
-    fn open_stream(mut setup: ClientSetup, stream: S) -> Self::Connecting<'static> {
+    fn open_stream(setup: ClientSetup, stream: S) -> Self::Connecting<'static> {
         Connecting(Box::pin(async move {
             let queue = Arc::<LeaderQueue>::default();
             let (duplex, watch) = AsyncDuplex::<R, S>::new(stream, Waker::from(queue.clone()));
-            let transport = StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex)));
-            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
-            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+            let transport =
+                StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex), None));
+            open_transport(setup, Box::new(transport), watch, queue).await.map_err(|(error, _)| error)
         }))
     }
 }
@@ -88,7 +88,7 @@ impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
 #[cfg(feature = "http")]
 impl<R: Runtime> ExchangeConnector for Client<R> {
     fn open_exchanges(
-        mut setup: ClientSetup,
+        setup: ClientSetup,
         http: HttpConfig,
         start: StartExchange,
     ) -> Self::Connecting<'static> {
@@ -98,39 +98,39 @@ impl<R: Runtime> ExchangeConnector for Client<R> {
             let watch = ConnectionWatch::Exchanges(is_abandoned.clone());
             let (config, waker) = (setup.engine_config()?, Waker::from(queue.clone()));
             let transport = ExchangeTransport::new(config, http, start, waker, is_abandoned);
-            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
-            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+            open_transport(setup, Box::new(transport), watch, queue).await.map_err(|(error, _)| error)
         }))
     }
 }
 
-async fn open<R: Runtime>(mut setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Client<R>, Error> {
+async fn open<R: Runtime>(setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Client<R>, Error> {
     let queue = Arc::<LeaderQueue>::default();
     match target {
         ConnectionTarget::Program(program) => {
-            let driver = spawn_program(&mut setup, &*program, &queue)?;
-            let (error, retry) = match finish_open(setup, driver, queue).await {
+            let (watch, transport) = (descriptors()?, spawn_program(&setup, &*program)?);
+            let (error, retry) = match open_transport(setup, Box::new(transport), watch, queue).await {
                 Ok(client) => return Ok(client),
                 Err(failed) => failed,
             };
             // The fault has named another era for the server (DESIGN-28). A second failure is final.
-            let Some(mut setup) = retry else { return Err(error) };
-            let queue = Arc::<LeaderQueue>::default();
-            let driver = spawn_program(&mut setup, &*program, &queue)?;
-            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+            let Some(setup) = retry else { return Err(error) };
+            let (watch, transport) = (descriptors()?, spawn_program(&setup, &*program)?);
+            open_transport(setup, Box::new(transport), watch, Arc::default())
+                .await
+                .map_err(|(error, _)| error)
         }
         ConnectionTarget::Stream(address) => {
             let watch = descriptors()?;
             let io = connect::<R>(address, setup.open_timeout()).await?;
             let transport = StreamTransport::new(setup.engine_config()?, io);
-            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
-            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+            open_transport(setup, Box::new(transport), watch, queue).await.map_err(|(error, _)| error)
         }
         #[cfg(feature = "http")]
         ConnectionTarget::Http(http) => {
             let transport = setup.http_transport(http)?.look_up_on::<R>();
-            let driver = new_driver(&mut setup, Box::new(transport), descriptors()?, &queue);
-            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+            open_transport(setup, Box::new(transport), descriptors()?, queue)
+                .await
+                .map_err(|(error, _)| error)
         }
     }
 }
@@ -170,14 +170,11 @@ impl Drop for ConnectJob {
 }
 
 /// Starts a server process.
-fn spawn_program<R: Runtime>(
-    setup: &mut ClientSetup,
+fn spawn_program(
+    setup: &ClientSetup,
     program: &(dyn Borrow<mcp_std::process::Program> + Send + '_),
-    queue: &Arc<LeaderQueue>,
-) -> Result<ConnectionDriver<R>, Error> {
-    let watch = descriptors()?;
-    let transport = StreamTransport::new(setup.engine_config()?, ServerIo::spawn(program.borrow())?);
-    Ok(new_driver(setup, Box::new(transport), watch, queue))
+) -> Result<StreamTransport, Error> {
+    Ok(StreamTransport::new(setup.engine_config()?, ServerIo::spawn(program.borrow())?))
 }
 
 #[cfg(unix)]
@@ -191,29 +188,22 @@ fn descriptors<R: Runtime>() -> Result<ConnectionWatch<R>, Error> {
     Err(Error::Io(io::ErrorKind::Unsupported.into()))
 }
 
-fn new_driver<R: Runtime>(
-    setup: &mut ClientSetup,
+/// Waits until the connection is ready. On failure, returns the setup if the connection should be retried.
+async fn open_transport<R: Runtime>(
+    mut setup: ClientSetup,
     transport: Box<dyn ClientTransport + Send>,
     watch: ConnectionWatch<R>,
-    queue: &Arc<LeaderQueue>,
-) -> ConnectionDriver<R> {
-    ConnectionDriver::new(setup.connection(transport), watch, Waker::from(queue.clone()))
-}
-
-/// Waits until the connection is ready. On failure, returns the setup if the connection should be retried.
-async fn finish_open<R: Runtime>(
-    mut setup: ClientSetup,
-    mut driver: ConnectionDriver<R>,
     queue: Arc<LeaderQueue>,
 ) -> Result<Client<R>, (Error, Option<ClientSetup>)> {
+    let waker = Waker::from(queue.clone());
+    let mut driver = ConnectionDriver::new(setup.connection(transport), watch, waker.clone());
     let outcome = driver.wait_until_ready(&queue).await;
     let over = || Error::closed(mcp_proto::Fault::Closed);
     let Some(inner) = driver.state_mut() else { return Err((over(), None)) };
     match outcome {
         Ok(peer) => {
             setup.configure_results(&mut inner.connection, &peer);
-            let (commands, caller) =
-                CommandQueue::new(&mut inner.connection, peer, &Waker::from(queue.clone()));
+            let (commands, caller) = CommandQueue::new(&mut inner.connection, peer, &waker);
             inner.accept_calls(commands);
             Ok(Client::new(driver, queue, caller))
         }
@@ -253,19 +243,9 @@ impl<R: Runtime> PendingCall<R> {
         if slot.is_finished() {
             return Poll::Ready(Err(Error::Use(UseError::Stale)));
         }
-        poll_until(backend.shared(), waiter, cx, |cx| {
-            loop {
-                match slot.poll(cx.waker()) {
-                    Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(OutcomeUpdate::Notification(_)) => {}
-                    Poll::Ready(OutcomeUpdate::Progress(progress)) => {
-                        // A panic ends only the callback. The panic hook has already reported it.
-                        let _ = catch(|| on_progress(&progress));
-                    }
-                    Poll::Pending => return None,
-                }
-            }
-        })
+        // A panic ends only the callback. The panic hook has already reported it.
+        let mut on_progress = |progress: &Progress| _ = catch(|| on_progress(progress));
+        poll_until(backend.shared(), waiter, cx, |cx| slot.poll_outcome(cx.waker(), &mut on_progress))
     }
 }
 
@@ -372,7 +352,6 @@ pub struct RunWith<R: Runtime, H: ClientHandler> {
     callbacks: Arc<HandlerQueue>,
     /// Buffer for `run_callbacks`, kept to reuse its memory.
     callback_buffer: VecDeque<Callback>,
-    max_waiting: usize,
 }
 
 /// Callbacks that wait for the handler.
@@ -380,48 +359,37 @@ struct HandlerQueue {
     inbox: Inbox<Callback>,
     waiting: AtomicUsize,
     bytes: AtomicUsize,
-}
-
-/// The connection's end of a [`HandlerQueue`].
-struct HandlerQueueSender {
-    queue: Arc<HandlerQueue>,
     max_waiting: usize,
     max_waiting_bytes: usize,
 }
 
-impl RemoteHandler for HandlerQueueSender {
+impl RemoteHandler for Arc<HandlerQueue> {
     /// Queues the callback for the future that owns the handler.
     fn dispatch(&mut self, callback: Callback) {
-        let queue = &*self.queue;
-        queue.waiting.fetch_add(1, Ordering::Relaxed);
-        queue.bytes.fetch_add(callback.cost(), Ordering::Relaxed);
-        let _ = queue.inbox.sender().send_unbounded(callback);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(callback.cost(), Ordering::Relaxed);
+        let _ = self.inbox.sender().send_unbounded(callback);
     }
 
     fn is_full(&self) -> bool {
-        let waiting = self.queue.waiting.load(Ordering::Relaxed);
-        waiting >= self.max_waiting || self.queue.bytes.load(Ordering::Relaxed) >= self.max_waiting_bytes
+        self.waiting.load(Ordering::Relaxed) >= self.max_waiting
+            || self.bytes.load(Ordering::Relaxed) >= self.max_waiting_bytes
     }
 }
 
 impl<R: Runtime, H: ClientHandler> RunWith<R, H> {
     pub(super) fn new(client: &Client<R>, handler: H) -> Self {
-        let inbox = Inbox::new(usize::MAX);
-        let queue =
-            Arc::new(HandlerQueue { inbox, waiting: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });
-        let sender_queue = queue.clone();
         let caller = &client.shared().caller;
-        caller.run_unbounded(move |connection| {
-            let limits = connection.transport.engine().config().effective_limits();
-            let (max_waiting, max_waiting_bytes) = (limits.max_waiting_requests, limits.max_waiting_bytes);
-            connection.set_handler(HandlerSlot::Remote(Box::new(HandlerQueueSender {
-                queue: sender_queue,
-                max_waiting,
-                max_waiting_bytes,
-            })));
+        let callbacks = Arc::new(HandlerQueue {
+            inbox: Inbox::new(usize::MAX),
+            waiting: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            max_waiting: caller.max_waiting(),
+            max_waiting_bytes: caller.max_waiting_bytes(),
         });
-        let max_waiting = caller.max_waiting();
-        Self { run: client.run(), handler, callbacks: queue, callback_buffer: VecDeque::new(), max_waiting }
+        let handler_slot = HandlerSlot::Remote(Box::new(callbacks.clone()));
+        caller.run_unbounded(move |connection| connection.set_handler(handler_slot));
+        Self { run: client.run(), handler, callbacks, callback_buffer: VecDeque::new() }
     }
 
     /// Runs or defers the waiting callbacks, and sends all replies that are ready. Returns whether there were any.
@@ -432,7 +400,7 @@ impl<R: Runtime, H: ClientHandler> RunWith<R, H> {
         for callback in taken.drain(..) {
             self.callbacks.waiting.fetch_sub(1, Ordering::Relaxed);
             self.callbacks.bytes.fetch_sub(callback.cost(), Ordering::Relaxed);
-            if let Some(reply) = callback.dispatch_or_defer(&mut self.handler, self.max_waiting) {
+            if let Some(reply) = callback.dispatch_or_defer(&mut self.handler, self.callbacks.max_waiting) {
                 self.reply(reply);
             }
         }

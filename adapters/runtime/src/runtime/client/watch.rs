@@ -5,19 +5,19 @@ use core::future::Future;
 use core::marker::PhantomData;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
-use std::sync::PoisonError;
 
 use mcp_std::io::{Duplex, Interest, Ready};
 use mcp_std::process::ShutdownReport;
+use mcp_std::sync::lock;
 
 use super::driver::{ClientShared, MAX_TURNS_PER_POLL, WaiterGuard};
 use crate::Error;
-use crate::client::{ClientTransport, OutcomeReceiver, OutcomeUpdate};
+use crate::client::ClientTransport;
 #[cfg(unix)]
 use crate::runtime::DescriptorWatch;
 use crate::runtime::{PollStream, Runtime};
@@ -267,56 +267,26 @@ pub(super) fn poll_until<R: Runtime, T>(
     shared: &ClientShared<R>,
     waiter: &mut WaiterGuard,
     cx: &mut Context<'_>,
-    mut look: impl FnMut(&mut Context<'_>) -> Option<T>,
+    mut look: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<T> {
     // `look` leaves a waker at the outcome. While this task continues anyway, that waker may do nothing.
     let mut noop_cx = Context::from_waker(Waker::noop());
     for _ in 0..MAX_TURNS_PER_POLL {
-        if let Some(found) = look(&mut noop_cx) {
+        if let Poll::Ready(found) = look(&mut noop_cx) {
             waiter.leave();
             return Poll::Ready(found);
         }
         if !waiter.try_lead(cx.waker()) {
             // The outcome may have arrived before the waiter was registered.
-            let Some(found) = look(cx) else { return Poll::Pending };
+            let found = ready!(look(cx));
             waiter.leave();
             return Poll::Ready(found);
         }
-        shared.driver.lock().unwrap_or_else(PoisonError::into_inner).drive(&shared.leader_queue);
+        lock(&shared.driver).drive(&shared.leader_queue);
     }
     // Yield to the executor's other futures.
     cx.waker().wake_by_ref();
     Poll::Pending
-}
-
-/// Future of an outcome.
-pub(super) struct SlotFuture<'a, R: Runtime, T> {
-    shared: &'a ClientShared<R>,
-    slot: &'a OutcomeReceiver<T>,
-    waiter: WaiterGuard,
-}
-
-impl<'a, R: Runtime, T> SlotFuture<'a, R, T> {
-    pub(super) fn new(shared: &'a ClientShared<R>, slot: &'a OutcomeReceiver<T>) -> Self {
-        Self { shared, slot, waiter: WaiterGuard::new(shared.leader_queue.clone(), false) }
-    }
-}
-
-impl<R: Runtime, T> Future for SlotFuture<'_, R, T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, slot, waiter } = &mut *self;
-        poll_until(shared, waiter, cx, |cx| {
-            loop {
-                match slot.poll(cx.waker()) {
-                    Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(OutcomeUpdate::Progress(_) | OutcomeUpdate::Notification(_)) => {}
-                    Poll::Pending => return None,
-                }
-            }
-        })
-    }
 }
 
 /// Future that drives a connection to its end; see [`Client::run`](super::Client::run).
@@ -338,7 +308,7 @@ impl<R: Runtime> Run<R> {
 
     /// Returns how the server process ended, once it has.
     pub(super) fn take_exit(&self) -> Result<Option<ShutdownReport>, Error> {
-        let mut driver = self.shared.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = lock(&self.shared.driver);
         let Some(inner) = driver.state_mut() else { return Ok(None) };
         match &inner.exit {
             Some(Ok(ended)) => Ok(ended.clone()),
@@ -353,7 +323,10 @@ impl<R: Runtime> Future for Run<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { shared, waiter } = &mut *self;
-        let over = poll_until(shared, waiter, cx, |_| shared.leader_queue.is_over().then_some(()));
+        let over = poll_until(shared, waiter, cx, |_| match shared.leader_queue.is_over() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        });
         over.map(|()| if shared.is_closed() { Ok(()) } else { Err(shared.caller.closed_error()) })
     }
 }
