@@ -18,7 +18,7 @@ use crate::event::{
     MCP_CHANGE_PROMPTS, MCP_CHANGE_RESOURCE, MCP_CHANGE_RESOURCES, MCP_CHANGE_TOOLS, MCP_EVENT_RETRY_LEGACY,
     mcp_event, mcp_peer,
 };
-use crate::handle::{self, Opaque};
+use crate::handle::{self, State};
 use crate::slice::{Kept, check_output, mcp_slice, output};
 use crate::status::mcp_status::{self, MCP_ERROR_CLOSED, MCP_ERROR_NOT_READY, MCP_OK};
 use crate::status::{Failure, call_status};
@@ -91,8 +91,8 @@ pub(crate) struct ClientState {
     read_memory: Kept,
 }
 
-impl Opaque for mcp_client {
-    type State = ClientState;
+impl State for ClientState {
+    type Opaque = mcp_client;
     const TAG: usize = 0x4d43_5043;
 }
 
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn mcp_client_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_free(client: *mut mcp_client) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::free(client) }
+    unsafe { handle::free::<ClientState>(client) }
 }
 
 /// Copies the message of the last error of this handle into `buffer`, with a NUL. It is cut to `capacity` bytes
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn mcp_client_last_error(
     length: *mut usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::last_error(client, buffer, capacity, length) }
+    unsafe { handle::last_error::<ClientState>(client, buffer, capacity, length) }
 }
 
 /// Takes bytes that were read. They are copied, and decoded by `mcp_client_poll_event`.
@@ -346,28 +346,28 @@ pub unsafe extern "C" fn mcp_client_handle_input(
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_input(client, now, data, len) }
+    unsafe { stream::handle_input::<ClientState>(client, now, data, len) }
 }
 
 /// Reports the end of the input: the server is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_handle_eof(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_eof(client, now) }
+    unsafe { stream::handle_eof::<ClientState>(client, now) }
 }
 
 /// Processes the deadlines that have passed. Early calls have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_handle_timeout(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_timeout(client, now) }
+    unsafe { stream::handle_timeout::<ClientState>(client, now) }
 }
 
 /// Records that the caller does not read at present, so that silence of the server is no missed ping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_hold_keep_alive(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::hold_keep_alive(client, now) }
+    unsafe { stream::hold_keep_alive::<ClientState>(client, now) }
 }
 
 /// Stores the next event in `event`. `MCP_DONE` if there is none until there is more input or time has passed.
@@ -378,14 +378,14 @@ pub unsafe extern "C" fn mcp_client_poll_event(
     event: *mut mcp_event,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_event(client, now, event) }
+    unsafe { stream::poll_event::<ClientState>(client, now, event) }
 }
 
 /// Stores when `mcp_client_handle_timeout` is to be called. `MCP_DONE` if nothing waits for a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_poll_timeout(client: *mut mcp_client, deadline: *mut u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_timeout(client, deadline) }
+    unsafe { stream::poll_timeout::<ClientState>(client, deadline) }
 }
 
 /// Stores the bytes to write next. They are valid until the next function on this handle. `MCP_DONE` if there are none.
@@ -394,21 +394,21 @@ pub unsafe extern "C" fn mcp_client_poll_timeout(client: *mut mcp_client, deadli
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_transmit(client: *mut mcp_client, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::transmit(client, bytes) }
+    unsafe { stream::transmit::<ClientState>(client, bytes) }
 }
 
 /// Removes the first `count` bytes of what `mcp_client_transmit` stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_consume(client: *mut mcp_client, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::consume(client, count) }
+    unsafe { stream::consume::<ClientState>(client, count) }
 }
 
 /// Returns whether to read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_wants_input(client: *const mcp_client) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::wants_input(client) }
+    unsafe { stream::wants_input::<ClientState>(client) }
 }
 
 /// Returns whether the connection is finished: closed, nothing to write, no event left. True for a handle that cannot be
@@ -416,14 +416,14 @@ pub unsafe extern "C" fn mcp_client_wants_input(client: *const mcp_client) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_is_drained(client: *const mcp_client) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::is_drained(client) }
+    unsafe { stream::is_drained::<ClientState>(client) }
 }
 
 /// Ends the connection: open calls end with `MCP_ERROR_CLOSED`. What is ready to be written still can be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_close(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::end(client, |pipe| pipe.engine().close(at(now))) }
+    unsafe { stream::end::<ClientState>(client, |pipe| pipe.engine().close(at(now))) }
 }
 
 /// Stores the server, once the connection is ready. Its slices are valid until the next call of this function.
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn mcp_client_close(client: *mut mcp_client, now: u64) -> 
 pub unsafe extern "C" fn mcp_client_peer(client: *mut mcp_client, peer: *mut mcp_peer) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             check_output(peer)?;
             let memory = &mut state.read_memory;
             memory.clear();
@@ -468,7 +468,7 @@ pub unsafe extern "C" fn mcp_client_call(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let (method, params, options) = (method.text()?, params.object()?, plain_options(options)?);
             state.begin(call, |engine| engine.call(at(now), method, &params, &options))
         })
@@ -500,7 +500,7 @@ pub unsafe extern "C" fn mcp_client_call_tool(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let (name, arguments) = (name.text()?, arguments.object()?);
             let (options, as_task) = read_options(options)?;
             state.begin(call, |engine| match as_task {
@@ -528,7 +528,7 @@ pub unsafe extern "C" fn mcp_client_list(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let (kind, cursor, options) =
                 (list_kind(list)?, cursor.optional_text()?, plain_options(options)?);
             state.begin(call, |engine| engine.list(at(now), kind, cursor, &options))
@@ -546,7 +546,7 @@ pub unsafe extern "C" fn mcp_client_ping(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let options = plain_options(options)?;
             state.begin(call, |engine| engine.ping(at(now), &options))
         })
@@ -563,7 +563,7 @@ pub unsafe extern "C" fn mcp_client_cancel(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let reason = reason.optional_text()?;
             let key = state.calls.key(call)?;
             state.pipe.engine().cancel(at(now), key, reason)?;
@@ -584,7 +584,7 @@ pub unsafe extern "C" fn mcp_client_subscribe(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             check_output(subscription)?;
             let filter: SubscriptionFilter = filter.object()?.parse().map_err(Failure::value)?;
             let key = state.pipe.engine().subscribe(at(now), &filter)?;
@@ -603,7 +603,7 @@ pub unsafe extern "C" fn mcp_client_unsubscribe(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let key = state.subscriptions.key(subscription)?;
             state.pipe.engine().unsubscribe(at(now), key)?;
             state.subscriptions.end(key);
@@ -624,7 +624,7 @@ pub unsafe extern "C" fn mcp_client_answer(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let response = response.object()?;
             let engine = state.pipe.engine();
             answer(&mut state.inputs, input, &response, |key, value| engine.answer(at(now), key, value))
@@ -642,7 +642,7 @@ pub unsafe extern "C" fn mcp_client_respond(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let result = result.object()?;
             let engine = state.pipe.engine();
             answer(&mut state.requests, request, &result, |key, value| engine.respond(at(now), key, value))
@@ -661,7 +661,7 @@ pub unsafe extern "C" fn mcp_client_refuse(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let error = RpcError::new(code, message.text()?.to_owned());
             let engine = state.pipe.engine();
             if let Ok(input) = state.inputs.key(id) {
@@ -687,7 +687,7 @@ pub unsafe extern "C" fn mcp_client_notify(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let (method, params) = (method.text()?, params.optional_json()?);
             state.pipe.engine().notify(at(now), method, params.as_ref())?;
             Ok(MCP_OK)
@@ -704,7 +704,7 @@ pub unsafe extern "C" fn mcp_client_set_log_level(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(client, |state| {
+        handle::enter::<ClientState>(client, |state| {
             let level = level.optional_text()?.map(LoggingLevel::from);
             #[expect(deprecated, reason = "supported until its removal")]
             state.pipe.engine().set_log_level(at(now), level)?;

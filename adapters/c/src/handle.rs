@@ -10,12 +10,11 @@ use std::panic::catch_unwind;
 
 use crate::slice::{copy_text, is_wild, output};
 use crate::status::{Failure, mcp_status};
-use crate::stream::StreamState;
 
-/// A kind of handle: a type that C has pointers to.
-pub(crate) trait Opaque {
-    /// The state behind it.
-    type State: StreamState;
+/// The state behind a kind of handle.
+pub(crate) trait State: Sized {
+    /// The type that C has pointers to.
+    type Opaque;
     /// A number that tells this kind of handle from others.
     const TAG: usize;
 }
@@ -42,15 +41,15 @@ struct Guarded<S> {
 /// # Safety
 ///
 /// If `place` is not null, it is writable as a pointer.
-pub(crate) unsafe fn create<O: Opaque>(
-    place: *mut *mut O,
-    make: impl FnOnce() -> Result<O::State, Failure>,
+pub(crate) unsafe fn create<S: State>(
+    place: *mut *mut S::Opaque,
+    make: impl FnOnce() -> Result<S, Failure>,
 ) -> mcp_status {
     guard(|| {
         crate::slice::check_output(place)?;
         let state = make()?;
         let guarded = Guarded { state, poisoned: false, message: String::new() };
-        let handle = Handle { tag: O::TAG, busy: AtomicBool::new(false), cell: UnsafeCell::new(guarded) };
+        let handle = Handle { tag: S::TAG, busy: AtomicBool::new(false), cell: UnsafeCell::new(guarded) };
         // SAFETY: the requirement of this function.
         unsafe { output(place, Box::into_raw(Box::new(handle)).cast()) }?;
         Ok(mcp_status::MCP_OK)
@@ -62,13 +61,13 @@ pub(crate) unsafe fn create<O: Opaque>(
 /// # Safety
 ///
 /// `handle` is null, or a handle of this library that was not freed.
-unsafe fn find<'a, O: Opaque>(handle: *const O) -> Option<&'a Handle<O::State>> {
-    let handle = handle.cast::<Handle<O::State>>();
+unsafe fn find<'a, S: State>(handle: *const S::Opaque) -> Option<&'a Handle<S>> {
+    let handle = handle.cast::<Handle<S>>();
     if is_wild(handle) {
         return None;
     }
     // SAFETY: a handle of any kind begins with a `usize`.
-    if unsafe { handle.cast::<usize>().read() } != O::TAG {
+    if unsafe { handle.cast::<usize>().read() } != S::TAG {
         return None;
     }
     // SAFETY: the tag says that this kind of handle was made, and it was not freed. Only shared references to it exist.
@@ -145,12 +144,12 @@ fn describe_panic(panic: Box<dyn Any + Send>) -> String {
 /// # Safety
 ///
 /// `handle` is null, or a handle of this library that was not freed.
-pub(crate) unsafe fn enter<O: Opaque>(
-    handle: *const O,
-    act: impl FnOnce(&mut O::State) -> Result<mcp_status, Failure>,
+pub(crate) unsafe fn enter<S: State>(
+    handle: *const S::Opaque,
+    act: impl FnOnce(&mut S) -> Result<mcp_status, Failure>,
 ) -> mcp_status {
     // SAFETY: the requirement of this function.
-    match unsafe { find(handle) } {
+    match unsafe { find::<S>(handle) } {
         Some(handle) => handle.run(act),
         None => mcp_status::MCP_ERROR_INVALID_ARGUMENT,
     }
@@ -161,15 +160,15 @@ pub(crate) unsafe fn enter<O: Opaque>(
 /// # Safety
 ///
 /// `handle` is null, or a handle of this library that was not freed.
-pub(crate) unsafe fn read<O: Opaque, R>(
-    handle: *const O,
+pub(crate) unsafe fn read<S: State, R>(
+    handle: *const S::Opaque,
     otherwise: R,
-    read: impl FnOnce(&mut O::State) -> R,
+    read: impl FnOnce(&mut S) -> R,
 ) -> R {
     let mut found = otherwise;
     // SAFETY: the requirement of this function.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             found = read(state);
             Ok(mcp_status::MCP_OK)
         })
@@ -183,14 +182,14 @@ pub(crate) unsafe fn read<O: Opaque, R>(
 ///
 /// `handle` is null, or a handle of this library that was not freed. If they are not null, `buffer` is writable for
 /// `capacity` bytes, and `length` as a `size_t`.
-pub(crate) unsafe fn last_error<O: Opaque>(
-    handle: *const O,
+pub(crate) unsafe fn last_error<S: State>(
+    handle: *const S::Opaque,
     buffer: *mut c_char,
     capacity: usize,
     length: *mut usize,
 ) -> mcp_status {
     // SAFETY: the requirement of this function.
-    let Some(handle) = (unsafe { find(handle) }) else {
+    let Some(handle) = (unsafe { find::<S>(handle) }) else {
         return mcp_status::MCP_ERROR_INVALID_ARGUMENT;
     };
     // The message of a poisoned handle can be read, too.
@@ -206,19 +205,19 @@ pub(crate) unsafe fn last_error<O: Opaque>(
 /// # Safety
 ///
 /// `handle` is null, or a handle of this library that was not freed and is not used again.
-pub(crate) unsafe fn free<O: Opaque>(handle: *mut O) -> mcp_status {
+pub(crate) unsafe fn free<S: State>(handle: *mut S::Opaque) -> mcp_status {
     if handle.is_null() {
         return mcp_status::MCP_OK;
     }
     // SAFETY: the requirement of this function.
-    let Some(found) = (unsafe { find(handle) }) else {
+    let Some(found) = (unsafe { find::<S>(handle) }) else {
         return mcp_status::MCP_ERROR_INVALID_ARGUMENT;
     };
     // It stays busy, so that a thread that is late does not enter.
     if found.busy.swap(true, Ordering::Acquire) {
         return mcp_status::MCP_ERROR_BUSY;
     }
-    let handle = handle.cast::<Handle<O::State>>();
+    let handle = handle.cast::<Handle<S>>();
     // SAFETY: `create` made it by `Box::into_raw`, it was not freed, and no function uses it.
     let owned = unsafe { Box::from_raw(handle) };
     guard(|| {

@@ -17,7 +17,7 @@ use crate::event::{
     MCP_EVENT_TASK_ALLOWED, MCP_EVENT_TASK_REQUESTED, MCP_EVENT_TASK_RUN, MCP_EVENT_WANTS_PROGRESS,
     mcp_event, mcp_peer,
 };
-use crate::handle::{self, Opaque};
+use crate::handle::{self, State};
 use crate::json::copy_string;
 use crate::slice::{Kept, check_output, mcp_slice, output};
 use crate::status::mcp_status::{self, MCP_DONE, MCP_OK};
@@ -45,8 +45,8 @@ pub(crate) struct ServerState {
     read_memory: Kept,
 }
 
-impl Opaque for mcp_server {
-    type State = ServerState;
+impl State for ServerState {
+    type Opaque = mcp_server;
     const TAG: usize = 0x4d43_5053;
 }
 
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn mcp_server_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_free(server: *mut mcp_server) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::free(server) }
+    unsafe { handle::free::<ServerState>(server) }
 }
 
 /// Copies the message of the last error of this handle into `buffer`, with a NUL. It is cut to `capacity` bytes
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn mcp_server_last_error(
     length: *mut usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::last_error(server, buffer, capacity, length) }
+    unsafe { handle::last_error::<ServerState>(server, buffer, capacity, length) }
 }
 
 /// Takes bytes that were read. They are copied, and decoded by `mcp_server_poll_event`.
@@ -233,28 +233,28 @@ pub unsafe extern "C" fn mcp_server_handle_input(
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_input(server, now, data, len) }
+    unsafe { stream::handle_input::<ServerState>(server, now, data, len) }
 }
 
 /// Reports the end of the input. Calls that are open may be answered for 5 s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_eof(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_eof(server, now) }
+    unsafe { stream::handle_eof::<ServerState>(server, now) }
 }
 
 /// Processes the deadlines that have passed. Early calls have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_timeout(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::handle_timeout(server, now) }
+    unsafe { stream::handle_timeout::<ServerState>(server, now) }
 }
 
 /// Records that the caller does not read at present, so that silence of the client is no missed ping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_hold_keep_alive(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::hold_keep_alive(server, now) }
+    unsafe { stream::hold_keep_alive::<ServerState>(server, now) }
 }
 
 /// Stores the next event in `event`. `MCP_DONE` if there is none until there is more input or time has passed.
@@ -265,14 +265,14 @@ pub unsafe extern "C" fn mcp_server_poll_event(
     event: *mut mcp_event,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_event(server, now, event) }
+    unsafe { stream::poll_event::<ServerState>(server, now, event) }
 }
 
 /// Stores when `mcp_server_handle_timeout` is to be called. `MCP_DONE` if nothing waits for a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadline: *mut u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::poll_timeout(server, deadline) }
+    unsafe { stream::poll_timeout::<ServerState>(server, deadline) }
 }
 
 /// Stores the bytes to write next. They are valid until the next function on this handle. `MCP_DONE` if there are none.
@@ -281,21 +281,21 @@ pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadli
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_transmit(server: *mut mcp_server, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::transmit(server, bytes) }
+    unsafe { stream::transmit::<ServerState>(server, bytes) }
 }
 
 /// Removes the first `count` bytes of what `mcp_server_transmit` stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_consume(server: *mut mcp_server, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::consume(server, count) }
+    unsafe { stream::consume::<ServerState>(server, count) }
 }
 
 /// Returns whether to read. False holds the client back until calls are answered or output is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::wants_input(server) }
+    unsafe { stream::wants_input::<ServerState>(server) }
 }
 
 /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left. True for a handle
@@ -303,14 +303,14 @@ pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_is_drained(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { stream::is_drained(server) }
+    unsafe { stream::is_drained::<ServerState>(server) }
 }
 
 /// Refuses new requests, and ends the connection when all calls are answered, or after `grace` microseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_shutdown(server: *mut mcp_server, now: u64, grace: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { stream::end(server, |pipe| pipe.shutdown(at(now), Duration::from_micros(grace))) }
+    unsafe { stream::end::<ServerState>(server, |pipe| pipe.shutdown(at(now), Duration::from_micros(grace))) }
 }
 
 /// Answers a call with a result: a JSON object. The library adds what the revision requires in every result.
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn mcp_server_respond(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let result = result.object()?;
             state.answer_call(call, |engine, call| engine.complete_raw(at(now), call.id(), &result))
         })
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn mcp_server_respond_text(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let text = text.text()?;
             let result = if is_error { CallToolResult::error(text) } else { CallToolResult::text(text) };
             state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn mcp_server_respond_structured(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let result = CallToolResult::structured(structured.object()?);
             state.answer_call(call, |engine, call| engine.complete(at(now), call.id(), &result))
         })
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn mcp_server_respond_error(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let mut error = RpcError::new(code, message.text()?.to_owned());
             if let Some(data) = data.optional_json()? {
                 error = error.with_data(data);
@@ -405,7 +405,7 @@ pub unsafe extern "C" fn mcp_server_progress(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             if !progress.is_finite() || !total.is_finite() {
                 return Err(Failure::argument("the progress is not a number"));
             }
@@ -437,7 +437,7 @@ pub unsafe extern "C" fn mcp_server_log(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let level = LoggingLevel::from(level.text()?);
             let (logger, data) = (logger.optional_text()?, data.json()?);
             #[expect(deprecated, reason = "supported until its removal")]
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn mcp_server_publish(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let change = match (change, uri.optional_text()?) {
                 (MCP_CHANGE_TOOLS, None) => Change::Tools,
                 (MCP_CHANGE_PROMPTS, None) => Change::Prompts,
@@ -491,7 +491,7 @@ pub unsafe extern "C" fn mcp_server_notify(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let (method, params) = (method.text()?, params.optional_json()?);
             let channel = state.pipe.channel();
             state.pipe.engine().notify(at(now), channel, method, params.as_ref())?;
@@ -514,7 +514,7 @@ pub unsafe extern "C" fn mcp_server_ask(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |server| {
+        handle::enter::<ServerState>(server, |server| {
             let (requests, kept) = (requests.object()?, state.bytes()?);
             let requests: InputRequests<'_> = requests.parse().map_err(Failure::value)?;
             server.answer_call(call, |engine, call| engine.need_input(at(now), call, &requests, kept))
@@ -537,7 +537,7 @@ pub unsafe extern "C" fn mcp_server_elicit(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |server| {
+        handle::enter::<ServerState>(server, |server| {
             let (key, message) = (key.text()?, message.text()?);
             let (schema, kept) = (schema.object()?, state.bytes()?);
             let form = ElicitParams::form(message, schema.parse().map_err(Failure::value)?);
@@ -584,7 +584,7 @@ pub unsafe extern "C" fn mcp_server_begin_task(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             let mut options = TaskOptions::new();
             if let Some(message) = message.optional_text()? {
                 options = options.message(message);
@@ -607,7 +607,7 @@ pub unsafe extern "C" fn mcp_server_call_answer(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             check_output(answer)?;
             let found = state.answer(call, key.text()?)?;
             state.read_memory.clear();
@@ -634,7 +634,7 @@ pub unsafe extern "C" fn mcp_server_answer_string(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| match state.answer(call, key.text()?)? {
+        handle::enter::<ServerState>(server, |state| match state.answer(call, key.text()?)? {
             Some(answer) => copy_string(answer.as_str(), path.text()?, buffer, capacity, length),
             None => Ok(MCP_DONE),
         })
@@ -651,7 +651,7 @@ pub unsafe extern "C" fn mcp_server_call_state(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             check_output(kept)?;
             let call = state.call(call)?;
             state.read_memory.clear();
@@ -673,7 +673,7 @@ pub unsafe extern "C" fn mcp_server_call_peer(
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        handle::enter(server, |state| {
+        handle::enter::<ServerState>(server, |state| {
             check_output(peer)?;
             let call = state.call(call)?;
             let found = state.pipe.engine().peer(&call);

@@ -6,13 +6,13 @@ use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;
 
 use crate::event::{mcp_event, mcp_event_kind};
-use crate::handle::{Opaque, enter, read};
+use crate::handle::{State, enter, read};
 use crate::slice::{check_output, input_bytes, mcp_slice, output};
 use crate::status::Failure;
 use crate::status::mcp_status::{self, MCP_DONE, MCP_ERROR_CLOSED, MCP_ERROR_WRONG_ORDER, MCP_OK};
 
 /// The state behind a handle with a byte stream.
-pub(crate) trait StreamState {
+pub(crate) trait StreamState: State {
     type Pipe: Pipe;
 
     fn pipe(&mut self) -> &mut Self::Pipe;
@@ -34,15 +34,15 @@ pub(crate) const fn at(now: u64) -> Instant {
     Instant::from_micros(now)
 }
 
-pub(crate) unsafe fn handle_input<O: Opaque>(
-    handle: *const O,
+pub(crate) unsafe fn handle_input<S: StreamState>(
+    handle: *const S::Opaque,
     now: u64,
     data: *const u8,
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             let bytes = input_bytes(data, len)?;
             if state.is_closed() {
                 return Err(Failure::new(MCP_ERROR_CLOSED, "the connection has ended"));
@@ -56,30 +56,34 @@ pub(crate) unsafe fn handle_input<O: Opaque>(
     }
 }
 
-pub(crate) unsafe fn handle_eof<O: Opaque>(handle: *const O, now: u64) -> mcp_status {
+pub(crate) unsafe fn handle_eof<S: StreamState>(handle: *const S::Opaque, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        act(handle, |state| {
+        act::<S>(handle, |state| {
             *state.has_ended() = true;
             state.pipe().handle_eof(at(now));
         })
     }
 }
 
-pub(crate) unsafe fn handle_timeout<O: Opaque>(handle: *const O, now: u64) -> mcp_status {
+pub(crate) unsafe fn handle_timeout<S: StreamState>(handle: *const S::Opaque, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { act(handle, |state| state.pipe().handle_timeout(at(now))) }
+    unsafe { act::<S>(handle, |state| state.pipe().handle_timeout(at(now))) }
 }
 
-pub(crate) unsafe fn hold_keep_alive<O: Opaque>(handle: *const O, now: u64) -> mcp_status {
+pub(crate) unsafe fn hold_keep_alive<S: StreamState>(handle: *const S::Opaque, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { act(handle, |state| state.pipe().hold_keep_alive(at(now))) }
+    unsafe { act::<S>(handle, |state| state.pipe().hold_keep_alive(at(now))) }
 }
 
-pub(crate) unsafe fn poll_event<O: Opaque>(handle: *const O, now: u64, event: *mut mcp_event) -> mcp_status {
+pub(crate) unsafe fn poll_event<S: StreamState>(
+    handle: *const S::Opaque,
+    now: u64,
+    event: *mut mcp_event,
+) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             check_output(event)?;
             state.release_event();
             let found = loop {
@@ -94,10 +98,13 @@ pub(crate) unsafe fn poll_event<O: Opaque>(handle: *const O, now: u64, event: *m
     }
 }
 
-pub(crate) unsafe fn poll_timeout<O: Opaque>(handle: *const O, deadline: *mut u64) -> mcp_status {
+pub(crate) unsafe fn poll_timeout<S: StreamState>(
+    handle: *const S::Opaque,
+    deadline: *mut u64,
+) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             check_output(deadline)?;
             let found = state.pipe().poll_timeout();
             output(deadline, found.map_or(u64::MAX, Instant::as_micros))?;
@@ -106,10 +113,10 @@ pub(crate) unsafe fn poll_timeout<O: Opaque>(handle: *const O, deadline: *mut u6
     }
 }
 
-pub(crate) unsafe fn transmit<O: Opaque>(handle: *const O, bytes: *mut mcp_slice) -> mcp_status {
+pub(crate) unsafe fn transmit<S: StreamState>(handle: *const S::Opaque, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             let out = mcp_slice::of(state.pipe().transmit());
             output(bytes, out)?;
             Ok(if out.len == 0 { MCP_DONE } else { MCP_OK })
@@ -117,10 +124,10 @@ pub(crate) unsafe fn transmit<O: Opaque>(handle: *const O, bytes: *mut mcp_slice
     }
 }
 
-pub(crate) unsafe fn consume<O: Opaque>(handle: *const O, count: usize) -> mcp_status {
+pub(crate) unsafe fn consume<S: StreamState>(handle: *const S::Opaque, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             if count > state.pipe().transmit().len() {
                 let message = "more bytes were consumed than there were to write";
                 return Err(Failure::new(MCP_ERROR_WRONG_ORDER, message));
@@ -131,24 +138,24 @@ pub(crate) unsafe fn consume<O: Opaque>(handle: *const O, count: usize) -> mcp_s
     }
 }
 
-pub(crate) unsafe fn wants_input<O: Opaque>(handle: *const O) -> bool {
+pub(crate) unsafe fn wants_input<S: StreamState>(handle: *const S::Opaque) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { read(handle, false, |state| state.pipe().wants_input()) }
+    unsafe { read::<S, _>(handle, false, |state| state.pipe().wants_input()) }
 }
 
-pub(crate) unsafe fn is_drained<O: Opaque>(handle: *const O) -> bool {
+pub(crate) unsafe fn is_drained<S: StreamState>(handle: *const S::Opaque) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { read(handle, true, |state| state.pipe().is_drained()) }
+    unsafe { read::<S, _>(handle, true, |state| state.pipe().is_drained()) }
 }
 
 /// Ends the connection by a command of its engine, after which input is refused.
-pub(crate) unsafe fn end<O: Opaque>(
-    handle: *const O,
-    end: impl FnOnce(&mut <O::State as StreamState>::Pipe),
+pub(crate) unsafe fn end<S: StreamState>(
+    handle: *const S::Opaque,
+    end: impl FnOnce(&mut S::Pipe),
 ) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        act(handle, |state| {
+        act::<S>(handle, |state| {
             *state.has_ended() = true;
             end(state.pipe());
         })
@@ -156,10 +163,10 @@ pub(crate) unsafe fn end<O: Opaque>(
 }
 
 /// Runs a function that cannot fail on the state of a handle.
-unsafe fn act<O: Opaque>(handle: *const O, act: impl FnOnce(&mut O::State)) -> mcp_status {
+unsafe fn act<S: StreamState>(handle: *const S::Opaque, act: impl FnOnce(&mut S)) -> mcp_status {
     // SAFETY: the rules of this library.
     unsafe {
-        enter(handle, |state| {
+        enter::<S>(handle, |state| {
             act(state);
             Ok(MCP_OK)
         })
