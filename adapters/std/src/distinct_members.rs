@@ -7,21 +7,19 @@ use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Parses JSON without duplicate members, so that another parser cannot see another value. The error has up to `max_name`
-/// characters of the name of a member that `stands` twice.
-pub(crate) fn parse(text: &[u8], stands: &'static str, max_name: usize) -> Result<Value, String> {
+/// Most characters of a name in the error.
+const MAX_NAME: usize = 64;
+
+/// Parses JSON without duplicate members, so that another parser cannot see another value.
+pub(crate) fn parse(text: &[u8]) -> Result<Value, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value =
-        DistinctMembers { stands, max_name }.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
+    let value = DistinctMembers.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
     deserializer.end().map_err(|e| e.to_string())?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct DistinctMembers {
-    stands: &'static str,
-    max_name: usize,
-}
+struct DistinctMembers;
 
 impl<'de> DeserializeSeed<'de> for DistinctMembers {
     type Value = Value;
@@ -74,9 +72,8 @@ impl<'de> Visitor<'de> for DistinctMembers {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>()? {
             if members.contains_key(&name) {
-                let name: String = name.chars().take(self.max_name).collect();
-                let stands = self.stands;
-                return Err(A::Error::custom(format_args!("the member `{name}` {stands} twice")));
+                let name: String = name.chars().take(MAX_NAME).collect();
+                return Err(A::Error::custom(format_args!("the member `{name}` is there twice")));
             }
             members.insert(name, map.next_value_seed(self)?);
         }

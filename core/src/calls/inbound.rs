@@ -637,35 +637,37 @@ impl<R: Role> Endpoint<R> {
             }
         }
     }
+}
 
-    /// Sends the result that `write` appends, as [`send_or_batch`](Self::send_or_batch) sends a response.
-    pub(crate) fn send_result(
-        &mut self,
-        source: RequestSource<'_>,
+impl RequestSource<'_> {
+    /// Sends the result that `write` appends, as [`send_or_batch`](Endpoint::send_or_batch) sends a response.
+    pub(crate) fn send_result<R: Role>(
+        self,
+        endpoint: &mut Endpoint<R>,
         extra: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.send_or_batch(source.channel, source.batch, source.id, extra, |out| {
-            rpc::result_head(out, source.id);
+        endpoint.send_or_batch(self.channel, self.batch, self.id, extra, |out| {
+            rpc::result_head(out, self.id);
             write(out);
             rpc::end(out);
         });
     }
+}
 
-    /// Ends a call, which is in no batch, with the result that `write` appends. Returns the channel of the call.
-    pub(crate) fn respond(
-        &mut self,
-        key: Key,
-        extra: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Option<Key> {
-        let observed = self.inbound.take_observed(key);
-        let record = self.end_call(key)?;
-        let source = RequestSource { channel: record.channel, batch: None, id: &record.id };
-        self.send_result(source, extra, write);
-        observing::observe_sent_result(self, observed, 0, b"");
-        Some(record.channel)
-    }
+/// Ends a call, which is in no batch, with the result that `write` appends. Returns the channel of the call.
+pub(crate) fn respond<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    key: Key,
+    extra: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Option<Key> {
+    let observed = endpoint.inbound.take_observed(key);
+    let record = endpoint.end_call(key)?;
+    let source = RequestSource { channel: record.channel, batch: None, id: &record.id };
+    source.send_result(endpoint, extra, write);
+    observing::observe_sent_result(endpoint, observed, 0, b"");
+    Some(record.channel)
 }
 
 // The forms of an error response, of which memory decides.

@@ -115,7 +115,7 @@ impl CommonState {
 
     /// Answers a `ping` of the server (PING-002).
     pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<BatchKey>, id: &RequestId) {
-        self.endpoint.send_result(RequestSource { channel, batch, id }, 0, |out| {
+        RequestSource { channel, batch, id }.send_result(&mut self.endpoint, 0, |out| {
             out.extend_from_slice(b"{}"); // PING-002
         });
     }

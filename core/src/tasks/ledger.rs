@@ -112,7 +112,7 @@ pub(crate) fn send_list<R: Role, T: Copy>(
     }
     // Looked for, because a cursor must not lead to an empty page.
     let next = last.filter(|_| tasks.next().is_some());
-    endpoint.send_result(source, page.len(), |out| {
+    source.send_result(endpoint, page.len(), |out| {
         out.extend_from_slice(b"{\"tasks\":[");
         out.extend_from_slice(&page);
         out.push(b']');

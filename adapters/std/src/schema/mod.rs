@@ -28,7 +28,7 @@ use mcp_proto::RawJson;
 use mcp_proto::router::{SchemaError, SchemaValidator, Validate, Violations};
 use serde_json::Value;
 
-use crate::distinct_members;
+use crate::distinct_members::parse;
 use crate::schema::cost::{SchemaCost, value_size};
 
 /// A validator that compiles JSON Schemas.
@@ -129,10 +129,6 @@ impl SchemaValidator for JsonSchemaValidator {
             cost,
         }))
     }
-}
-
-fn parse(text: &[u8]) -> Result<Value, String> {
-    distinct_members::parse(text, "stands", 64)
 }
 
 pub(crate) fn options(draft: Draft) -> ValidationOptions<'static> {

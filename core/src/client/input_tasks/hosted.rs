@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::{InboundCall, RequestSource};
+use crate::calls::inbound::{InboundCall, RequestSource, respond};
 use crate::client::common::CommonState;
 use crate::client::input::{InputId, InputSource, check_input_response};
 use crate::client::tasks::WriteAnswer;
@@ -188,7 +188,7 @@ impl HostedTasks {
         task.is_collected = true;
         match &task.outcome {
             Some(Outcome::Answer(text)) => {
-                common.endpoint.respond(request, text.len(), |out| {
+                respond(&mut common.endpoint, request, text.len(), |out| {
                     write_with_related_task(out, text, ascii(&task.head.id.text()));
                 });
             }
@@ -289,7 +289,7 @@ impl HostedTasks {
             is_collected: false,
             waiting: Vec::new(),
         };
-        common.endpoint.send_result(source, 0, |out| {
+        source.send_result(&mut common.endpoint, 0, |out| {
             out.extend_from_slice(b"{\"task\":{"); // TASK-009
             task.write_state(out);
             out.extend_from_slice(b"}}");
@@ -563,7 +563,7 @@ impl HostedTasks {
             _ => {}
         }
         let Some(task) = self.tasks.get(&serial) else { return Ok(()) };
-        common.endpoint.send_result(source, 0, |out| {
+        source.send_result(&mut common.endpoint, 0, |out| {
             out.push(b'{');
             task.write_state(out);
             out.push(b'}');

@@ -10,7 +10,7 @@ use super::store::{Detail, Milestone, text_room, write_members};
 use super::table::{TaskTable, error_outcome};
 use super::{TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::CallId;
+use crate::calls::inbound::{self, CallId};
 use crate::error::CallError;
 use crate::identity::declared_extension;
 use crate::json;
@@ -128,7 +128,7 @@ impl ServerTasks {
         extra: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        cx.ended.extend(cx.endpoint.respond(call, extra, write));
+        cx.ended.extend(inbound::respond(cx.endpoint, call, extra, write));
     }
 
     /// Ends a call with an error.

@@ -84,7 +84,7 @@ impl ServerTasks {
     fn send_task(&self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>, task: Key) {
         let Some(entry) = self.table.get(task) else { return };
         let suffix = &cx.config.result_suffix;
-        cx.endpoint.send_result(request.answer_to(), text_room(entry) + suffix.len(), |out| {
+        request.answer_to().send_result(cx.endpoint, text_room(entry) + suffix.len(), |out| {
             out.push(b'{');
             write_members(out, entry, Detail::Full);
             if entry.version >= Version::V2026_07_28 {
