@@ -28,8 +28,6 @@ pub trait ServerLoop {
     /// Reads the clock.
     fn tick(&mut self) -> Instant;
 
-    // The next four are for loops that run handlers themselves. For others they do nothing.
-
     /// Returns the next event while a handler runs. Input is not decoded while too many events wait.
     fn poll_event_during_call(&mut self) -> Option<Event> {
         None
@@ -46,6 +44,9 @@ pub trait ServerLoop {
     }
 
     /// Waits for input, room to write or a deadline, until `until` at most.
+    ///
+    /// A loop that runs handlers itself needs this, `poll_event_during_call`, `defer` and `write`: a handler that waits calls them again and again.
+    /// For others they do nothing.
     fn wait(&mut self, until: Instant) {
         let _ = until;
     }
