@@ -13,9 +13,9 @@ use crate::limits::Limit;
 use crate::model::TaskStatus;
 use crate::rpc::RequestId;
 use crate::server::authorization::Authorization;
-use crate::slab::Key;
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::slab::list::{List, ListLinks};
+use crate::slab::tree::TreeLinks;
+use crate::slab::{Key, links};
 use crate::sync::Arc;
 use crate::tasks::ledger::TaskHead;
 use crate::time::Instant;
@@ -286,21 +286,7 @@ impl TaskEntry {
 /// Bytes that are charged for a task itself.
 pub(super) const TASK_BYTES: usize = 256;
 
-impl TreeNode for TaskEntry {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
-
-impl ListNode for TaskEntry {
-    fn list_links(&self) -> ListLinks {
-        self.owned
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.owned = links;
-    }
-}
+links! { TaskEntry: list owned, tree links }
 
 /// An owner with its tasks, in order of creation.
 #[derive(Debug)]
@@ -315,11 +301,7 @@ pub(super) struct OwnerEntry {
     pub(super) links: TreeLinks,
 }
 
-impl TreeNode for OwnerEntry {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+links! { OwnerEntry: tree links }
 
 // The calls that wait for tasks.
 

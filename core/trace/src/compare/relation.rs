@@ -1,6 +1,7 @@
 //! How two messages relate, and where they differ.
 
 use core::mem::{self, Discriminant};
+use core::ops::ControlFlow;
 
 use mcp_proto::RawJson;
 use serde_json::Value;
@@ -133,39 +134,40 @@ pub(crate) fn first_difference(recorded: &RawJson, replayed: &RawJson) -> String
         (Some(Value::Number(a)), Some(Value::Number(b))) => a.as_f64() != b.as_f64(),
         _ => true,
     };
-    let mut first = None;
-    differences(Some(&a), Some(&b), "", &mut |path, a, b| {
-        if first.is_none() && is_told(a, b) {
-            let place = if path.is_empty() { "the message".to_owned() } else { format!("`{path}`") };
-            first = Some(format!("{place}: recorded {}, replayed {}", short(a), short(b)));
+    let first = differences(Some(&a), Some(&b), "", &mut |path, a, b| {
+        if !is_told(a, b) {
+            return ControlFlow::Continue(());
         }
+        let place = if path.is_empty() { "the message".to_owned() } else { format!("`{path}`") };
+        ControlFlow::Break(format!("{place}: recorded {}, replayed {}", short(a), short(b)))
     });
-    first.unwrap_or_else(|| "a member occurs twice".into())
+    first.break_value().unwrap_or_else(|| "a member occurs twice".into())
 }
 
-/// Finds the places at which two values differ, as JSON pointers, with the value of each if it is there.
-pub(crate) fn differences(
+/// Finds the places at which two values differ, as JSON pointers, with the value of each if it is there, until `found` breaks.
+pub(crate) fn differences<B>(
     first: Option<&Value>,
     second: Option<&Value>,
     at: &str,
-    found: &mut impl FnMut(&str, Option<&Value>, Option<&Value>),
-) {
+    found: &mut impl FnMut(&str, Option<&Value>, Option<&Value>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     match (first, second) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             let added = b.keys().filter(|name| !a.contains_key(*name));
             for name in a.keys().chain(added) {
                 let escaped = name.replace('~', "~0").replace('/', "~1");
-                differences(a.get(name), b.get(name), &format!("{at}/{escaped}"), found);
+                differences(a.get(name), b.get(name), &format!("{at}/{escaped}"), found)?;
             }
         }
         (Some(Value::Array(a)), Some(Value::Array(b))) => {
             for index in 0..a.len().max(b.len()) {
-                differences(a.get(index), b.get(index), &format!("{at}/{index}"), found);
+                differences(a.get(index), b.get(index), &format!("{at}/{index}"), found)?;
             }
         }
         _ if first == second => {}
-        _ => found(at, first, second),
+        _ => return found(at, first, second),
     }
+    ControlFlow::Continue(())
 }
 
 fn short(value: Option<&Value>) -> String {

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
+use core::ops::ControlFlow;
 
 use mcp_proto::RawJson;
 use serde::Serialize;
@@ -242,9 +243,10 @@ fn compare_side(from: Side, first: &[Entry], second: &[Entry], differences: &mut
         if is_moved {
             differences.push(difference(from, Some(a), Some(b), Change::Moved));
         }
-        relation::differences(Some(&a.value), Some(&b.value), "", &mut |at, first, second| {
+        let _ = relation::differences(Some(&a.value), Some(&b.value), "", &mut |at, first, second| {
             let (pointer, first, second) = (at.to_owned(), first.cloned(), second.cloned());
             differences.push(difference(from, Some(a), Some(b), Change::Value { pointer, first, second }));
+            ControlFlow::<()>::Continue(())
         });
     }
 }
